@@ -1,0 +1,36 @@
+# From a fresh clone: `make demo` installs and runs the main job on embedded data, `make test` checks everything.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# Two test processes with one compute thread each: a 2-core machine is neither idle nor fought over.
+PYTEST_FLAGS ?=
+
+.PHONY: install demo test lint types pytest clean
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $(STAMP)
+
+demo: install
+	$(BIN)/casper demo --out demo-output --force
+
+lint: install
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
+
+types: install
+	$(BIN)/basedpyright
+
+pytest: install
+	$(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_FLAGS)
+
+test: lint types pytest
+
+clean:
+	rm -rf $(VENV) demo-output .pytest_cache .ruff_cache .coverage build dist
