@@ -1,0 +1,245 @@
+"""The only place that validates and normalises what a user hands in: a table of readings, a list of sensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from decimal import Decimal
+from numbers import Real
+from typing import Any, Literal, cast
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from casper.errors import InputError, raise_all, some
+from casper.grid import fixed_step, index_stamps, onto_grid, regular_grid
+from casper.sensors import match_sensors, sensor_list
+
+__all__ = ["SensorFrame", "from_arrays", "match_sensors", "sensor_list", "to_frame"]
+
+
+@dataclass(frozen=True, eq=False)
+class SensorFrame:
+    """A table of readings on a regular grid of time steps, and the way back to the table it came from."""
+
+    values: NDArray[np.float64]  # (T, N), NaN where not observed
+    observed: NDArray[np.bool_]  # (T, N)
+    times: pd.DatetimeIndex  # (T,) on the local clock: time of day is read off it
+    sensors: tuple[str, ...]
+    step: pd.Timedelta
+    notes: tuple[str, ...]  # what was done to the table, a sentence each
+    _table: pd.DataFrame = field(repr=False)  # R rows as they came
+    _row_observed: NDArray[np.bool_] = field(repr=False)  # (R, N)
+    _cells: NDArray[np.int64] = field(repr=False)  # (R,) the grid step of each row
+
+    @property
+    def dead(self) -> tuple[str, ...]:
+        """The sensors that never report."""
+        reports = np.atleast_1d(self.observed.any(axis=0))
+        return tuple(sensor for sensor, alive in zip(self.sensors, reports, strict=True) if not alive)
+
+    def restore(self, filled: NDArray[np.floating[Any]]) -> pd.DataFrame:
+        """Put `filled` (T, N) into the holes of the caller's table; what was observed comes back bit for bit."""
+        if filled.shape != self.values.shape:
+            raise InputError(f"the filled values have the shape {filled.shape}, the table has {self.values.shape}")
+        holes = ~self._row_observed
+        rows = filled[self._cells]  # (R, N)
+        left = np.argwhere(holes & ~np.isfinite(rows))
+        if len(left):
+            row, column = left[0]
+            place = f"sensor {self.sensors[column]!r} at {self._table.index[row]}"
+            raise InputError(f"the filled values still have {len(left)} holes or infinities, the first: {place}")
+        columns: dict[int, object] = {}
+        for position in range(len(self.sensors)):
+            column = self._table.iloc[:, position].array.copy()
+            hole = holes[:, position]
+            if hole.any():
+                column[hole] = _as_dtype(rows[hole, position], column.dtype)
+            columns[position] = column
+        restored = pd.DataFrame(columns, index=self._table.index)
+        restored.columns = self._table.columns
+        return restored
+
+    def select(self, order: NDArray[np.int64]) -> SensorFrame:
+        """The same frame with its sensors in another order."""
+        return replace(
+            self,
+            values=self.values[:, order],
+            observed=self.observed[:, order],
+            sensors=tuple(self.sensors[number] for number in order),
+            _table=self._table.iloc[:, order],
+            _row_observed=self._row_observed[:, order],
+        )
+
+    def hide(self, hidden: NDArray[np.bool_]) -> SensorFrame:
+        """The same frame with some cells (T, N) turned into holes."""
+        return replace(
+            self,
+            values=np.where(hidden, np.nan, self.values),
+            observed=self.observed & ~hidden,
+            _row_observed=self._row_observed & ~hidden[self._cells],
+        )
+
+    def position(self, time: str | pd.Timestamp) -> int:
+        """The step of the grid that a time stamp falls on."""
+        try:
+            stamp = pd.Timestamp(time)
+        except ValueError as error:
+            raise InputError(f"{time!r} is not a time stamp: write it like 2024-01-31 13:00") from error
+        if stamp.tz is None and self.times.tz is not None:
+            stamp = stamp.tz_localize(self.times.tz, ambiguous=True, nonexistent="shift_forward")
+        if (stamp.tz is None) != (self.times.tz is None) or not self.times[0] <= stamp < self.times[-1] + self.step:
+            raise InputError(f"{time} is not in the table, which runs from {self.times[0]} to {self.times[-1]}")
+        return int(self.times.get_indexer(pd.DatetimeIndex([stamp]), method="pad")[0])
+
+
+def to_frame(
+    table: pd.DataFrame,
+    *,
+    freq: str | pd.Timedelta | timedelta | None = None,
+    timezone: str | None = None,
+    missing_values: Sequence[float] = (),
+) -> SensorFrame:
+    """Check a wide table (time stamps x sensors) and put it on a regular grid; all problems are told at once.
+
+    `freq` is a fixed step such as '5min' when the stamps are uneven, `timezone` the zone of naive stamps (or the one
+    whose clock is to be read), `missing_values` the numbers that stand for a hole.
+    """
+    if not isinstance(table, pd.DataFrame):  # pyright: ignore[reportUnnecessaryIsInstance]  # users do not run pyright
+        raise InputError(f"expected a pandas DataFrame (rows are times, columns sensors), got {type(table).__name__}")
+    problems = _shape_problems(table)
+    if table.empty:
+        raise_all(problems)
+    notes: list[str] = []
+    sensors = tuple(str(column) for column in table.columns)
+    values = _numbers(table, problems)
+    _remove_sentinels(values, missing_values, notes)
+    _check_infinities(table, values, sensors, problems)
+    if np.isnan(values).all() and not any(problem.startswith("column ") for problem in problems):
+        problems.append("all values are missing: there is nothing to learn from")
+    stamps = index_stamps(table.index, timezone, problems, notes)
+    step = None if freq is None else fixed_step(freq, problems)
+    if stamps is None or len(stamps) < 2 or (freq is not None and step is None):
+        raise_all(problems)
+    cells, times, step = regular_grid(stamps, step, problems, notes)
+    if problems:
+        raise_all(problems)
+
+    row_observed = ~np.isnan(values)
+    rounded = [
+        repr(sensor)
+        for position, sensor in enumerate(sensors)
+        if pd.api.types.is_integer_dtype(table.dtypes.iloc[position]) and not row_observed[:, position].all()
+    ]
+    if rounded:
+        notes.append(f"Filled values are rounded to whole numbers in the integer columns {some(rounded)}.")
+    on_grid = onto_grid(values, cells, len(times))
+    observed = row_observed if on_grid is values else ~np.isnan(on_grid)
+    return SensorFrame(
+        on_grid, observed, times, sensors, step, tuple(notes), table.copy(deep=True), row_observed, cells
+    )
+
+
+def from_arrays(values: ArrayLike, observed: ArrayLike, times: pd.DatetimeIndex, sensors: Sequence[str]) -> SensorFrame:
+    """A frame from arrays (T, N) that already sit on a regular grid; cells that are not observed become NaN."""
+    present = np.array(observed, dtype=np.bool_)
+    numbers = np.where(present, np.asarray(values, dtype=np.float64), np.nan)
+    names = tuple(str(sensor) for sensor in sensors)
+    if numbers.shape != (len(times), len(names)) or present.shape != numbers.shape:
+        raise InputError(f"values {numbers.shape} and observed {present.shape} must be {(len(times), len(names))}")
+    if not np.isfinite(numbers[present]).all():
+        raise InputError("an observed value is NaN or infinite: mark it as not observed")
+    differences = np.unique(np.diff(times.as_unit("ns").asi8))
+    if len(differences) != 1 or differences[0] <= 0:
+        raise InputError("the times must be evenly spaced and ascending: use to_frame for a table with other times")
+    step = pd.Timedelta(int(differences[0]), unit="ns")
+    table = pd.DataFrame(numbers, index=times, columns=list(names), copy=False)
+    return SensorFrame(numbers, present, times, names, step, (), table, present, np.arange(len(times)))
+
+
+def _shape_problems(table: pd.DataFrame) -> list[str]:
+    rows, columns = table.shape
+    problems: list[str] = []
+    if rows == 0:
+        problems.append("the table is empty: it has no rows")
+    if columns == 0:
+        problems.append("the table is empty: it has no columns (a column per sensor is expected)")
+    if rows == 1:
+        problems.append("the table has a single row: two or more are needed")
+    if columns == 1:
+        problems.append(f"the table has a single sensor ({table.columns[0]!r}): CASPER needs two or more")
+    if table.columns.nlevels > 1:
+        problems.append(f"the column names have {table.columns.nlevels} levels: keep the sensor ids only")
+    names = pd.Index([str(column) for column in table.columns])
+    if names.has_duplicates:
+        twice = names[names.duplicated()][0]
+        problems.append(f"sensor id {twice!r} names more than one column (ids are compared as text): rename them")
+    return problems
+
+
+def _numbers(table: pd.DataFrame, problems: list[str]) -> NDArray[np.float64]:
+    """The table as float64 (R, N), never sharing memory with it; columns that are not numbers become problems."""
+    if all(isinstance(dtype, np.dtype) and dtype.kind in "fiu" for dtype in table.dtypes):
+        return table.to_numpy(dtype=np.float64, copy=True)
+    values = np.full(table.shape, np.nan)
+    for position, (name, dtype) in enumerate(zip(table.columns, table.dtypes, strict=True)):
+        column = table.iloc[:, position]
+        if pd.api.types.is_bool_dtype(dtype):
+            problems.append(f"column {name!r} holds True and False, not readings: drop it or turn it into numbers")
+        elif isinstance(dtype, pd.SparseDtype):
+            problems.append(f"column {name!r} is sparse: turn it into an ordinary column with .sparse.to_dense()")
+        elif pd.api.types.is_float_dtype(dtype) or pd.api.types.is_integer_dtype(dtype):
+            values[:, position] = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        elif pd.api.types.is_object_dtype(dtype) or column.notna().any():
+            _convert_objects(column, values[:, position], problems)
+        else:
+            problems.append(f"column {name!r} is of type {dtype}: only columns of numbers can be filled")
+    return values
+
+
+def _convert_objects(column: pd.Series, numbers: NDArray[np.float64], problems: list[str]) -> None:
+    for row in np.flatnonzero(column.notna().to_numpy()).tolist():
+        value = column.iloc[row]
+        if isinstance(value, (Real, Decimal)) and not isinstance(value, (bool, np.bool_)):
+            numbers[row] = float(value)
+        else:
+            what = "the text " if isinstance(value, str) else ""
+            problems.append(
+                f"column {column.name!r} has {what}{value!r} at {column.index[row]}: "
+                "remove it or turn the column into numbers with pd.to_numeric"
+            )
+            return
+
+
+def _remove_sentinels(values: NDArray[np.float64], sentinels: Sequence[float], notes: list[str]) -> None:
+    for sentinel in sentinels:
+        # A float32 table holds the float32 nearest to -999.9, which is another number.
+        found = (values == sentinel) | (values == np.float64(np.float32(sentinel)))
+        count = int(found.sum())
+        values[found] = np.nan
+        notes.append(f"{count} {'value' if count == 1 else 'values'} equal to {sentinel:g} became holes.")
+
+
+def _check_infinities(
+    table: pd.DataFrame, values: NDArray[np.float64], sensors: Sequence[str], problems: list[str]
+) -> None:
+    infinite = np.isinf(values)
+    for position in np.flatnonzero(infinite.any(axis=0)).tolist():
+        stamp = table.index[int(np.argmax(infinite[:, position]))]
+        count = int(infinite[:, position].sum())
+        problems.append(
+            f"column {sensors[position]!r} has {count} infinite values, the first at {stamp}: replace them by NaN"
+        )
+
+
+def _as_dtype(numbers: NDArray[np.floating[Any]], dtype: Any) -> Any:
+    """Numbers in a form that a column of this type takes: rounded and kept in range for integers."""
+    if not pd.api.types.is_integer_dtype(dtype):
+        return numbers
+    plain = np.dtype(getattr(dtype, "numpy_dtype", dtype))
+    span = np.iinfo(cast("Literal['int64']", plain.name))
+    # The float nearest to the largest int64 lies above it.
+    within = np.clip(numbers.astype(np.float64), float(span.min), np.nextafter(float(span.max), 0))
+    return np.rint(within).astype(plain)

@@ -1,0 +1,271 @@
+"""From the index of a table to a regular grid of time steps: stamps, their zone, the step, the rows on it."""
+
+from __future__ import annotations
+
+import re
+import warnings
+import zoneinfo
+from datetime import date, timedelta, tzinfo
+from datetime import timezone as fixed_zone
+from typing import cast
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+DAY = pd.Timedelta(days=1).value
+LARGEST_GRID = 20  # a grid with more steps per row of the table than this is a mistake, not a table with holes
+SENSIBLE_STEPS = ("10s", "30s", "1min", "5min", "10min", "15min", "30min", "1h", "3h", "6h", "12h", "1D", "7D")
+ISO_DATE = re.compile(r"\s*\d{4}-?\d\d-?\d\d")
+
+
+def index_stamps(
+    index: pd.Index, timezone: str | None, problems: list[str], notes: list[str]
+) -> pd.DatetimeIndex | None:
+    """The index as ascending, distinct stamps in one zone, or None and the reasons in `problems`."""
+    parsed = _parse_index(index, problems, notes)
+    if parsed is None:
+        return None
+    not_a_time = np.flatnonzero(parsed.isna())
+    if len(not_a_time):
+        problems.append(f"row {not_a_time[0] + 1} of the table has no time stamp (NaT): drop it or give it its time")
+        return None
+    try:
+        parsed = parsed.as_unit("ns")
+        zone = None if timezone is None else zoneinfo.ZoneInfo(timezone)
+    except pd.errors.OutOfBoundsDatetime:
+        problems.append("time stamps must lie between the years 1678 and 2262")
+        return None
+    except (KeyError, ValueError, OSError):
+        problems.append(f"unknown timezone {timezone!r}: give a name such as 'Europe/Berlin'")
+        return None
+    if zone is not None:
+        if parsed.tz is not None:
+            parsed = parsed.tz_convert(zone)
+        else:
+            localised = _localise(parsed, zone, notes)
+            lost = np.flatnonzero(localised.isna())
+            if len(lost):
+                problems.append(
+                    f"time stamp {parsed[lost[0]]} does not exist in {timezone}: the clocks jumped over it; "
+                    "correct it or leave timezone out"
+                )
+                return None
+            parsed = localised
+    found = len(problems)
+    _check_order(parsed, problems)
+    return parsed if len(problems) == found else None
+
+
+def may_hold_stamps(index: pd.Index) -> bool:
+    is_text = pd.api.types.is_object_dtype(index.dtype) or pd.api.types.is_string_dtype(index.dtype)
+    return is_text or isinstance(index, pd.DatetimeIndex | pd.PeriodIndex)
+
+
+def _check_order(stamps: pd.DatetimeIndex, problems: list[str]) -> None:
+    repeated = stamps.duplicated()
+    if repeated.any():
+        remedy = "keep one row per time"
+        if stamps.tz is None:
+            remedy += ", or, if it is the hour that clocks repeat in autumn, pass timezone='Europe/Berlin' (your zone)"
+        problems.append(f"time stamp {stamps[repeated][0]} occurs more than once: {remedy}")
+    distinct = stamps[~repeated]
+    backwards = np.flatnonzero(np.diff(distinct.asi8) < 0)
+    if len(backwards):
+        place = f"{distinct[backwards[0] + 1]} comes after {distinct[backwards[0]]}"
+        problems.append(f"the time stamps are not in order ({place}): sort the table with sort_index()")
+
+
+def _parse_index(index: pd.Index, problems: list[str], notes: list[str]) -> pd.DatetimeIndex | None:
+    remedy = "make the times its index with table.set_index(pd.to_datetime(table['your time column']))"
+    if isinstance(index, pd.DatetimeIndex):
+        return index
+    if isinstance(index, pd.PeriodIndex):
+        return index.to_timestamp()
+    if not may_hold_stamps(index):
+        problems.append(f"the index of the table holds no time stamps (it is of type {index.dtype}): {remedy}")
+        return None
+    stamps: list[pd.Timestamp] = []
+    for value in index:
+        # Only ISO texts: 01/02/2024 would be read as one of two days without a word.
+        readable = isinstance(value, date) or (isinstance(value, str) and ISO_DATE.match(value))
+        try:
+            if not readable and not pd.isna(value):
+                raise ValueError
+            stamps.append(pd.Timestamp(cast("str | date", value if readable else pd.NaT)))
+        except (ValueError, TypeError):
+            problems.append(f"the index of the table holds no time stamps (found {value!r}): {remedy}")
+            return None
+    return _one_zone(stamps, problems, notes)
+
+
+def _one_zone(stamps: list[pd.Timestamp], problems: list[str], notes: list[str]) -> pd.DatetimeIndex | None:
+    known = [stamp for stamp in stamps if stamp is not pd.NaT]
+    offsets = {stamp.utcoffset() for stamp in known}
+    if len({str(stamp.tzinfo) for stamp in known}) <= 1:
+        return pd.DatetimeIndex(stamps)
+    remedy = "write all of them in one zone"
+    if None in offsets:
+        first = next(stamp for stamp in known if stamp.tzinfo is None)
+        problems.append(f"mixed zones: some time stamps have a zone and others, such as {first}, have none; {remedy}")
+        return None
+    spread = sorted(cast("set[timedelta]", offsets))
+    if spread[-1] - spread[0] > timedelta(hours=1):
+        examples = [next(stamp for stamp in known if stamp.utcoffset() == offset) for offset in (spread[0], spread[-1])]
+        problems.append(f"mixed zones: {examples[0]} and {examples[1]} are in two different zones; {remedy}")
+        return None
+    winter = fixed_zone(spread[0])
+    notes.append(
+        f"The stamps carry summer and winter offsets of one zone; time of day is read on the clock of {winter}: "
+        "pass timezone='Europe/Berlin' (your zone) for the local clock."
+    )
+    return pd.DatetimeIndex(pd.to_datetime(stamps, utc=True)).tz_convert(winter)
+
+
+def _localise(naive: pd.DatetimeIndex, zone: tzinfo, notes: list[str]) -> pd.DatetimeIndex:
+    """Attach a zone; of two runs through the hour that clocks repeat, the second is winter time."""
+
+    def read(summer: NDArray[np.bool_]) -> pd.DatetimeIndex:
+        return naive.tz_localize(zone, ambiguous=summer, nonexistent="NaT")
+
+    size = len(naive)
+    ambiguous = read(np.ones(size, dtype=bool)).asi8 != read(np.zeros(size, dtype=bool)).asi8
+    follows = np.concatenate([[False], ambiguous[1:] & ambiguous[:-1]])
+    goes_back = follows & np.concatenate([[False], np.diff(naive.asi8) <= 0])
+    night = pd.Series(np.cumsum(~follows))
+    second = pd.Series(goes_back).groupby(night).cumsum().to_numpy(dtype=bool)
+    single = ambiguous & ~pd.Series(goes_back).groupby(night).transform("any").to_numpy(dtype=bool)
+    if single.any():
+        notes.append(
+            f"{int(single.sum())} stamps such as {naive[single][0]} lie in an hour that the clocks repeat but occur "
+            "once: read as the first of the two."
+        )
+    return read(~second)
+
+
+def fixed_step(freq: str | timedelta, problems: list[str]) -> pd.Timedelta | None:
+    try:
+        if isinstance(freq, str):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)  # pandas 2 is chatty about spellings it still accepts
+                offset = pd.tseries.frequencies.to_offset(freq)
+            if not isinstance(offset, (pd.offsets.Tick, pd.offsets.Day)):
+                problems.append(f"freq={freq!r} is a calendar step: only fixed steps such as '5min', '1h', '1D' work")
+                return None
+            # Day is no Tick from pandas 3 on and has no length in nanoseconds.
+            step = pd.Timedelta(days=offset.n) if isinstance(offset, pd.offsets.Day) else pd.Timedelta(offset)
+        else:
+            step = pd.Timedelta(freq)
+    except (ValueError, TypeError):
+        problems.append(f"freq={freq!r} is not understood: give a fixed step such as '5min', '1h' or '1D'")
+        return None
+    if step <= pd.Timedelta(0):
+        problems.append(f"freq={freq!r} must be longer than nothing: give a fixed step such as '5min'")
+        return None
+    return step
+
+
+def regular_grid(
+    stamps: pd.DatetimeIndex, wanted: pd.Timedelta | None, problems: list[str], notes: list[str]
+) -> tuple[NDArray[np.int64], pd.DatetimeIndex, pd.Timedelta]:
+    """The grid step of every row, the times of the grid, and its step."""
+    # Whole days are counted on the local calendar (midnights are 23 to 25 hours apart), everything else in UTC.
+    calendar = stamps.tz_localize(None)
+    wall, utc = calendar.asi8, stamps.asi8
+    if wanted is not None:
+        step, ticks = wanted.value, wall if wanted.value % DAY == 0 else utc
+    else:
+        step, ticks = _common_step(utc), utc
+        by_day = _common_step(wall)
+        if step is None and by_day is not None and by_day % DAY == 0:
+            step, ticks = by_day, wall
+    if step is None:
+        problems.append(_uneven(utc))
+        return np.arange(len(stamps)), stamps, pd.Timedelta(0)
+    on_wall = ticks is wall
+    start = _anchor(ticks, step, (calendar if on_wall else stamps)[0])
+    cells = (ticks - start + step // 2) // step
+    start, cells = start + int(cells[0]) * step, cells - cells[0]
+    size, length = int(cells[-1]) + 1, pd.Timedelta(step, unit="ns")
+    if size > LARGEST_GRID * len(stamps):
+        problems.append(
+            f"{len(stamps)} rows from {stamps[0]} to {stamps[-1]} would become {size} steps of {_step_text(length)}: "
+            "look for a wrong stamp or pass a longer freq"
+        )
+        return cells, stamps, length
+    _note_grid(ticks - start - cells * step, cells, size, length, notes)
+    times = pd.DatetimeIndex(start + step * np.arange(size), tz=None)
+    if stamps.tz is None:
+        return cells, times, length
+    if on_wall:
+        first = np.ones(size, dtype=bool)
+        return cells, times.tz_localize(stamps.tz, ambiguous=first, nonexistent="shift_forward"), length
+    return cells, times.tz_localize("UTC").tz_convert(stamps.tz), length
+
+
+def _common_step(ticks: NDArray[np.int64]) -> int | None:
+    differences, counts = np.unique(np.diff(ticks), return_counts=True)
+    most = int(np.argmax(counts))
+    step = int(differences[most])
+    regular = step > 0 and counts[most] * 2 >= counts.sum() and not (differences % step).any()
+    return step if regular else None
+
+
+def _uneven(ticks: NDArray[np.int64]) -> str:
+    differences, counts = np.unique(np.diff(ticks), return_counts=True)
+    common = np.argsort(-counts, kind="stable")[:3]
+    lengths = [pd.Timedelta(int(differences[i]), unit="ns") for i in common]
+    seen = ", ".join(f"{_step_text(length)} ({counts[i]} times)" for i, length in zip(common, lengths, strict=True))
+    median = float(np.median(np.diff(ticks)))
+    proposal = min(SENSIBLE_STEPS, key=lambda text: abs(np.log(pd.Timedelta(text).value / median)))
+    return (
+        f"the time stamps are not evenly spaced (differences seen: {seen}): "
+        f"pass freq={proposal!r} to move each to the nearest step"
+    )
+
+
+def _step_text(step: pd.Timedelta) -> str:
+    return str(step).removeprefix("0 days ")
+
+
+def _anchor(ticks: NDArray[np.int64], step: int, first: pd.Timestamp) -> int:
+    """Where the grid starts: on the stamps if they are even, else on round clock times where these fit the stamps."""
+    if not ((ticks - ticks[0]) % step).any():
+        return int(ticks[0])
+    midnight = int(first.normalize().as_unit("ns").value)
+    direction = np.exp(2j * np.pi * (((ticks - midnight) % step) / step)).mean()
+    offset = float(np.angle(direction)) / (2 * np.pi)
+    # Readings taken near half past would flip between two round hours; let the grid run through them instead.
+    if abs(direction) > 0.5 and abs(offset) > 0.25:
+        return midnight + round(offset * step)
+    return midnight
+
+
+def _note_grid(
+    shifts: NDArray[np.int64], cells: NDArray[np.int64], size: int, step: pd.Timedelta, notes: list[str]
+) -> None:
+    moved = int((shifts != 0).sum())
+    if moved:
+        largest = pd.Timedelta(int(np.abs(shifts).max()), unit="ns")
+        notes.append(
+            f"{moved} stamps were moved to the nearest step of {_step_text(step)}, by at most {_step_text(largest)}."
+        )
+    used = len(np.unique(cells))
+    if used < len(cells):
+        notes.append(f"{len(cells) - used} rows share a step with the row before: the mean of their readings is used.")
+    if used < size:
+        notes.append(f"{size - used} missing rows were inserted as holes to keep the step of {_step_text(step)}.")
+
+
+def onto_grid(values: NDArray[np.float64], cells: NDArray[np.int64], size: int) -> NDArray[np.float64]:
+    if size == len(cells) and cells[-1] == size - 1 and (np.diff(cells) == 1).all():
+        return values
+    used, starts = np.unique(cells, return_index=True)
+    on_grid = np.full((size, values.shape[1]), np.nan)
+    if len(used) == len(cells):
+        on_grid[cells] = values
+        return on_grid
+    counts = np.add.reduceat(~np.isnan(values), starts, axis=0, dtype=np.float64)
+    totals = np.add.reduceat(np.nan_to_num(values, nan=0.0), starts, axis=0)
+    on_grid[used] = np.divide(totals, counts, out=np.full_like(totals, np.nan), where=counts > 0)
+    return on_grid

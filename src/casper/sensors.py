@@ -1,0 +1,89 @@
+"""The list of sensors that a user hands in: ids and coordinates, found by the usual column names and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from casper.errors import InputError, raise_all, some
+
+ID_NAMES = ("sensor_id", "station_id", "id", "sensor", "station", "name")
+LATITUDE_NAMES = ("latitude", "lat", "y")
+LONGITUDE_NAMES = ("longitude", "lon", "lng", "long", "x")
+
+
+def sensor_list(sensors: pd.DataFrame) -> pd.DataFrame:
+    """Check a list of sensors; the result has the ids as text in its index and the columns latitude, longitude."""
+    by_name = {str(column).strip().lower(): column for column in sensors.columns}
+
+    def find(names: Sequence[str]) -> object:
+        return next((by_name[name] for name in names if name in by_name), None)
+
+    places = {"latitude": find(LATITUDE_NAMES), "longitude": find(LONGITUDE_NAMES)}
+    id_column = find(ID_NAMES)
+    accepted = {"latitude": LATITUDE_NAMES, "longitude": LONGITUDE_NAMES, "id": ID_NAMES}
+    missing = [name for name, column in places.items() if column is None]
+    if id_column is None and isinstance(sensors.index, pd.RangeIndex):
+        missing.append("id")
+    if missing:
+        found = ", ".join(repr(str(column)) for column in sensors.columns) or "none"
+        wanted = "; ".join(f"{name}: {', '.join(accepted[name])}" for name in missing)
+        raise InputError(f"the list of sensors lacks columns; found {found}, needed is one of each: {wanted}")
+    if sensors.empty:
+        raise InputError("the list of sensors has no rows")
+
+    ids = pd.Series(sensors.index) if id_column is None else sensors[id_column].reset_index(drop=True)
+    if pd.api.types.is_float_dtype(ids.dtype) and bool((ids.dropna() % 1 == 0).all()):
+        ids = ids.astype("Int64")  # 773869.0 is what pandas makes of the id 773869 when another id is missing
+    problems: list[str] = []
+    nameless = np.flatnonzero(ids.isna().to_numpy())
+    if len(nameless):
+        problems.append(f"row {nameless[0] + 1} of the list of sensors has no id")
+    names = ids.astype(str).str.strip()
+    twice = names[names.duplicated() & ids.notna()]
+    if len(twice):
+        problems.append(f"sensor id {twice.iloc[0]!r} occurs more than once in the list of sensors: keep one row each")
+
+    result = pd.DataFrame(index=pd.Index(names.to_numpy(), dtype=object))
+    for name, column in places.items():
+        raw = sensors[column].reset_index(drop=True)
+        number = pd.to_numeric(raw, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+        unusable = np.flatnonzero(~np.isfinite(number))
+        if len(unusable):
+            first = unusable[0]
+            found = "" if pd.isna(raw.iloc[first]) else str(raw.iloc[first]).strip()
+            text = f"is not a number: {found!r}" if found else "is missing"
+            problems.append(f"the {name} of sensor {names.iloc[first]!r} {text}; give it in degrees")
+        result[name] = number
+    if problems:
+        raise_all(problems)
+    _check_degrees(result)
+    result["longitude"] = result["longitude"].where(result["longitude"] <= 180, result["longitude"] - 360)
+    return result
+
+
+def match_sensors(sensors: pd.DataFrame, wanted: Sequence[str]) -> pd.DataFrame:
+    """The rows of a list of sensors in the order of `wanted`; sensors of the list that are not wanted are left out."""
+    listed = sensor_list(sensors)
+    absent = [repr(sensor) for sensor in wanted if sensor not in listed.index]
+    if absent:
+        raise InputError(f"the list of sensors lacks {some(absent)}: add a row with id, latitude, longitude for each")
+    return listed.loc[list(wanted)]
+
+
+def _check_degrees(places: pd.DataFrame) -> None:
+    latitude, longitude = places["latitude"].to_numpy(), places["longitude"].to_numpy()
+    bad_latitude, bad_longitude = np.abs(latitude) > 90, (longitude < -180) | (longitude > 360)
+    if not bad_latitude.any() and not bad_longitude.any():
+        return
+    if (np.abs(longitude) <= 90).all() and ((latitude >= -180) & (latitude <= 360)).all():
+        raise InputError("latitude and longitude of the sensors look swapped: exchange the two columns")
+    problems: list[str] = []
+    for name, bad, span in (("latitude", bad_latitude, "-90 to 90"), ("longitude", bad_longitude, "-180 to 180")):
+        if bad.any():
+            first = int(np.flatnonzero(bad)[0])
+            value = places[name].iloc[first]
+            problems.append(f"the {name} of sensor {places.index[first]!r} is {value:g}, outside {span} degrees")
+    raise_all(problems)

@@ -1,0 +1,150 @@
+"""The summary of a table: its holes are counted right, and readings that may not be readings are pointed out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+from casper.check import Suspicion, TableSummary, summarise
+from casper.frame import from_arrays, to_frame
+
+TIMES = pd.date_range("2024-01-01", periods=200, freq="h")
+
+
+def noise(seed: int = 0) -> NDArray[np.float64]:
+    return np.random.default_rng(seed).normal(20.0, 3.0, 200)
+
+
+def summary_of(*columns: NDArray[np.float64]) -> TableSummary:
+    values = np.column_stack(columns)
+    return summarise(from_arrays(values, ~np.isnan(values), TIMES, [f"s{i}" for i in range(len(columns))]))
+
+
+def suspicions_of(*columns: NDArray[np.float64]) -> list[tuple[str, str, int, float]]:
+    found = summary_of(*columns).suspicions
+    return [(item.sensor, item.kind, item.count, item.value) for item in found]
+
+
+def test_period_size_and_notes_are_reported() -> None:
+    table = pd.DataFrame(np.column_stack([noise(0), noise(1)]), index=TIMES).drop(TIMES[5])
+    summary = summarise(to_frame(table))
+    assert (summary.start, summary.end) == (TIMES[0], TIMES[-1])
+    assert summary.step == pd.Timedelta("1h")
+    assert (summary.steps, summary.sensors) == (200, 2)
+    assert "1 missing rows" in summary.notes[0]
+    assert summary.missing_share == pytest.approx(1 / 200)
+    assert summary.blackout_share == pytest.approx(1 / 200)
+
+
+def test_gaps_are_counted_by_length_and_the_longest_is_placed() -> None:
+    first, second = noise(0), noise(1)
+    for start, length in ((0, 1), (10, 6), (30, 7), (60, 24), (100, 25)):
+        first[start : start + length] = np.nan
+    second[170:] = np.nan
+    gaps = summary_of(first, second).gaps
+    assert gaps.count == 6
+    assert gaps.cells_by_length == {"1": 1, "2-6": 6, "7-24": 31, "25+": 55}
+    assert gaps.median == 15.5
+    assert (gaps.longest, gaps.longest_sensor) == (30, "s1")
+    assert (gaps.longest_start, gaps.longest_end) == (TIMES[170], TIMES[199])
+
+
+def test_a_complete_table_has_no_gaps() -> None:
+    gaps = summary_of(noise(0), noise(1)).gaps
+    assert (gaps.count, gaps.median, gaps.longest, gaps.longest_sensor) == (0, 0.0, 0, None)
+
+
+def test_dead_nearly_dead_and_constant_sensors_are_told_apart() -> None:
+    dead = np.full(200, np.nan)
+    nearly = np.full(200, np.nan)
+    nearly[:9] = noise()[:9]
+    single = np.full(200, np.nan)
+    single[3] = 1.0
+    summary = summary_of(dead, nearly, np.full(200, 4.0), noise(), single)
+    assert summary.dead == ("s0",)
+    assert summary.nearly_dead == ("s1", "s4")
+    assert summary.constant == ("s2",)
+    assert summary.suspicions == ()
+
+
+def test_dead_sensors_do_not_count_as_gaps() -> None:
+    assert summary_of(np.full(200, np.nan), noise(), noise(1)).gaps.count == 0
+
+
+@pytest.mark.parametrize("sentinel", [-999.0, -9999.0, 9999.0, -99.9, -1.0])
+def test_numbers_that_stand_for_holes_are_named_once(sentinel: float) -> None:
+    values = noise()
+    values[[5, 50]] = sentinel
+    assert suspicions_of(values, noise(1)) == [("s0", "sentinel", 2, sentinel)]
+
+
+def test_two_different_stand_ins_are_both_found() -> None:
+    values = noise()
+    values[5], values[6] = -999.0, -9999.0
+    assert [item[3] for item in suspicions_of(values, noise(1))] == [-999.0, -9999.0]
+
+
+def test_minus_one_is_an_ordinary_reading_among_negative_ones() -> None:
+    values = noise() - 20.0
+    values[5] = -1.0
+    assert suspicions_of(values, noise(1)) == []
+
+
+def test_large_readings_that_look_like_a_sentinel_are_left_alone_among_their_like() -> None:
+    values = noise() * 500.0
+    values[5] = 9999.0
+    assert suspicions_of(values, noise(1)) == []
+
+
+@pytest.mark.parametrize(("value", "kind"), [(0.0, "zeros"), (17.5, "stuck")])
+def test_long_runs_of_one_value_are_suspicious(value: float, kind: str) -> None:
+    values = np.random.default_rng(0).normal(0.0, 30.0, 200)
+    values[20:44] = value
+    assert suspicions_of(values, noise(1)) == [("s0", kind, 24, value)]
+    values[30] = np.nan
+    assert suspicions_of(values, noise(1)) == []
+
+
+def test_readings_very_far_from_the_others_are_suspicious() -> None:
+    values = noise()
+    values[70], values[80] = 500.0, 400.0
+    assert suspicions_of(values, noise(1)) == [("s0", "outlier", 2, 500.0)]
+
+
+def test_a_sensor_that_mostly_reads_the_same_has_no_outliers() -> None:
+    values = np.tile([0.0, 0.0, 0.0, 5.0], 50)
+    assert suspicions_of(values, noise(1)) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("sentinel", "3 times -999, which often stands for a hole"),
+        ("zeros", "3 zeros in runs"),
+        ("stuck", "3 readings in runs of 24 equal values"),
+        ("outlier", "3 readings very far from the others, such as -999"),
+    ],
+)
+def test_a_suspicion_reads_as_a_sentence(kind: Any, words: str) -> None:
+    sentence = Suspicion("s7", kind, 3, -999.0, TIMES[1]).sentence
+    assert sentence.startswith(f"s7: {words}")
+    assert sentence.endswith("first at 2024-01-01 01:00:00")
+
+
+def test_the_summary_becomes_json() -> None:
+    gappy = noise()
+    gappy[3:6], gappy[50] = np.nan, -999.0
+    for columns in ((gappy, noise(1)), (noise(0), noise(1))):
+        summary = summary_of(*columns)
+        told = json.loads(json.dumps(summary.to_dict()))
+        assert told["start"] == "2024-01-01T00:00:00"
+        assert told["step"] == "01:00:00"
+        assert told["step_seconds"] == 3600
+        assert told["gaps"]["longest"] == summary.gaps.longest
+        assert len(told["suspicions"]) == len(summary.suspicions)
+    assert told["gaps"]["longest_start"] is None

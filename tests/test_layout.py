@@ -1,0 +1,111 @@
+"""Long files: they become wide tables and go back with their own rows and columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from casper.frame import to_frame
+from casper.io import read_table, write_table
+from table_files import LONG, WIDE, filled_copy, problem, put
+
+
+def test_a_long_file_becomes_wide_and_goes_back_with_the_rows_it_left_out(tmp_path: Path) -> None:
+    table, form = read_table(put(tmp_path, LONG))
+    assert form.layout == "long"
+    assert table.columns.tolist() == ["x", "007"]
+    assert table.index.equals(pd.date_range("2024-01-01", periods=3, freq="h"))
+    np.testing.assert_array_equal(table.to_numpy(), [[np.nan, 2.5], [1.5, np.nan], [np.nan, 3.5]])
+    out = filled_copy(tmp_path / "readings.csv", tmp_path / "out.csv")
+    added = "x,2024-01-01 00:00,7.5,\n007,2024-01-01 01:00,7.5,\n"
+    assert out == LONG.replace(",,", ",7.5,") + added
+
+
+def test_a_long_table_written_without_filling_is_the_same_file(tmp_path: Path) -> None:
+    table, form = read_table(put(tmp_path, LONG))
+    write_table(table, tmp_path / "out.csv", like=form)
+    assert (tmp_path / "out.csv").read_text() == LONG
+
+
+def test_long_files_with_offsets_and_own_column_names(tmp_path: Path) -> None:
+    rows = ["2024-03-31T01:00+01:00", "2024-03-31T03:00+02:00"]
+    text = "what,when,who\n" + "".join(f"{i}.5,{stamp},{who}\n" for who in "pq" for i, stamp in enumerate(rows))
+    names: dict[str, Any] = {"time_column": "when", "id_column": "who", "value_column": "what"}
+    table, form = read_table(put(tmp_path, text), **names)
+    assert to_frame(table).observed.all()
+    write_table(table, tmp_path / "out.csv", like=form)
+    assert (tmp_path / "out.csv").read_text() == text
+
+
+def test_a_long_parquet_file_keeps_its_types(tmp_path: Path) -> None:
+    raw = pd.DataFrame(
+        {
+            "sensor_id": [5, 5, 7],
+            "time": pd.to_datetime(["2024-01-01", "2024-01-02", "2024-01-01"]),
+            "reading": np.array([1.5, np.nan, 3.5], dtype=np.float32),
+            "flag": [True, False, True],
+        }
+    )
+    raw.to_parquet(tmp_path / "r.parquet")
+    table, form = read_table(tmp_path / "r.parquet")
+    assert table.columns.tolist() == [5, 7]
+    assert set(table.dtypes) == {np.dtype(np.float32)}
+    write_table(table.fillna(9), tmp_path / "out.parquet", like=form)
+    out = pd.read_parquet(tmp_path / "out.parquet")
+    assert out["reading"].tolist() == [1.5, 9, 3.5, 9]
+    assert out["sensor_id"].tolist() == [5, 5, 7, 7]
+    assert out["time"].dtype == raw["time"].dtype
+    assert out["flag"].tolist()[:3] == [True, False, True]
+
+
+def test_an_indexed_long_table_is_understood(tmp_path: Path) -> None:
+    raw = pd.DataFrame({"time": pd.to_datetime(["2024-01-01", "2024-01-02"]), "id": ["a", "b"], "value": ["1", "2"]})
+    raw.set_index("time").to_parquet(tmp_path / "r.parquet")
+    assert read_table(tmp_path / "r.parquet")[0].loc["2024-01-02", "b"] == 2
+
+
+def test_a_long_csv_becomes_a_long_parquet_with_real_times(tmp_path: Path) -> None:
+    table, form = read_table(put(tmp_path, "date,hour,station,value\n2024-01-01,5,x,1.5\n2024-01-01,6,y,2.5\n"))
+    write_table(table.fillna(0), tmp_path / "out.parquet", like=form)
+    out = pd.read_parquet(tmp_path / "out.parquet")
+    assert out.columns.tolist() == ["time", "station", "value"]
+    assert out["time"].iloc[1] == pd.Timestamp("2024-01-01 06:00")
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "words"),
+    [
+        (LONG + "x,2024-01-01 01:00,9,mm\n", {}, "line 6: sensor 'x' has a second reading at 2024-01-01 01:00:00 (the"),
+        (LONG + " ,2024-01-01 05:00,9,mm\n", {}, "line 6: no sensor id"),
+        (LONG + "x,2024-01-01 05:00,wet,mm\n", {}, "line 6, column 'value': 'wet' is not a number"),
+        (WIDE, {"layout": "long"}, "no id column found for the long layout; name it with id_column="),
+        (WIDE, {"id_column": "a"}, "no value column found for the long layout"),
+        ("id,value\na,1\n", {"layout": "long"}, "no time column found for the long layout"),
+        (LONG, {"value_column": "rain"}, "no column 'rain'; its columns are 'station', 'time', 'value', 'unit'"),
+    ],
+)
+def test_mistakes_in_long_files_are_named(tmp_path: Path, text: str, options: dict[str, Any], words: str) -> None:
+    assert words in problem(put(tmp_path, text), **options)
+
+
+def test_a_text_in_the_readings_of_a_long_parquet_is_named_by_row(tmp_path: Path) -> None:
+    raw = pd.DataFrame({"time": pd.to_datetime(["2024-01-01", "2024-01-02"]), "id": ["a", "b"], "value": ["1", "wet"]})
+    raw.to_parquet(tmp_path / "r.parquet")
+    assert "r.parquet, row 2, column 'value': 'wet'" in problem(tmp_path / "r.parquet")
+
+
+def test_long_files_with_several_offsets_become_parquet_in_utc(tmp_path: Path) -> None:
+    text = "id,time,value\nx,2024-03-31T01:00+01:00,1\nx,2024-03-31T03:00+02:00,2\n"
+    table, form = read_table(put(tmp_path, text))
+    write_table(table, tmp_path / "out.parquet", like=form)
+    out = pd.read_parquet(tmp_path / "out.parquet")
+    assert out["time"].tolist() == [pd.Timestamp("2024-03-31 00:00Z"), pd.Timestamp("2024-03-31 01:00Z")]
+
+
+def test_layout_wide_keeps_a_file_with_telling_names_wide(tmp_path: Path) -> None:
+    text = "time,id,value\n2024-01-01,1,2\n2024-01-02,1,2\n"
+    assert read_table(put(tmp_path, text), layout="wide")[0].columns.tolist() == ["id", "value"]

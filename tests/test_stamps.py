@@ -1,0 +1,80 @@
+"""Time stamps in files: what is clear is understood and kept as it was written, what is not is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from casper.io import read_table, write_table
+from table_files import problem, put
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("2024-01-31", "2024-02-01", "2024-01-31"),
+        ("20240131", "20240201", "2024-01-31"),
+        ("2024-01-31T13:00:00.5", "2024-02-01T00:00", "2024-01-31 13:00:00.5"),
+        ("2024-01-31 5:00", "2024-01-31 6:00", "2024-01-31 05:00"),
+        ("2024/1/31 05:00", "2024/2/1 05:00", "2024-01-31 05:00"),
+        ("31.01.2024 05:00:30", "01.02.2024 05:00:30", "2024-01-31 05:00:30"),
+        ("01.02.2024", "02.02.2024", "2024-02-01"),
+        ("31/01/2024 05", "01/02/2024 05", "2024-01-31 05:00"),
+        ("1/31/2024 1:00 PM", "2/1/2024 12:00 am", "2024-01-31 13:00"),
+        ("31-01-2024", "01-02-2024", "2024-01-31"),
+        ("1706706000", "1706709600", "2024-01-31 13:00+00:00"),
+        ("1706706000000", "1706709600000", "2024-01-31 13:00+00:00"),
+    ],
+)
+def test_stamps_are_understood_and_kept_as_texts(tmp_path: Path, first: str, second: str, expected: str) -> None:
+    text = f"stamp,a,b\n{first},1.5,2.5\n{second},3.5,4.5\n"
+    table, form = read_table(put(tmp_path, text))
+    assert table.index[0] == pd.Timestamp(expected)
+    write_table(table, tmp_path / "out.csv", like=form)
+    assert (tmp_path / "out.csv").read_text() == text
+
+
+@pytest.mark.parametrize("clock", ["time", "Hour"])
+def test_separate_date_and_time_columns_are_joined_and_kept(tmp_path: Path, clock: str) -> None:
+    hours = ("5:00", "06:00") if clock == "time" else ("5", "6")
+    text = f"a,Date,{clock},b\n1.5,2024-01-31,{hours[0]},2.5\n3.5,2024-01-31,{hours[1]},4.5\n"
+    table, form = read_table(put(tmp_path, text))
+    assert table.index.tolist() == [pd.Timestamp("2024-01-31 05:00"), pd.Timestamp("2024-01-31 06:00")]
+    assert table.columns.tolist() == ["a", "b"]
+    write_table(table, tmp_path / "out.csv", like=form)
+    assert (tmp_path / "out.csv").read_text() == text
+
+
+def test_the_time_column_is_found_by_name_by_place_or_as_told(tmp_path: Path) -> None:
+    by_name, _ = read_table(put(tmp_path, "a,UTC,b\n1,2024-01-01,2\n1,2024-01-02,2\n"))
+    assert by_name.columns.tolist() == ["a", "b"]
+    by_place, _ = read_table(put(tmp_path, ",a,b\n2024-01-01,1,2\n2024-01-02,1,2\n"))
+    assert by_place.index[0] == pd.Timestamp("2024-01-01")
+    told, _ = read_table(put(tmp_path, "a,when,b\n1,2024-01-01,2\n1,2024-01-02,2\n"), time_column="when")
+    assert told.columns.tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "time,a,b\n01/02/2024,1,2\n02/02/2024,1,2\n",
+            "readings.csv, line 2: '01/02/2024' can be read with the day or",
+        ),
+        ("time,a,b\n31/01/2024,1,2\n01/31/2024,1,2\n", "'31/01/2024' (readings.csv, line 2) and '01/31/2024' (read"),
+        ("time,a,b\n\n2024-01-01,1,2\n2024-13-01,1,2\n", "readings.csv, line 4: '2024-13-01' is not a time stamp"),
+        ("time,a,b\n2024-01-01T00:00Z,1,2\nsoonT00:00Z,1,2\n", "line 3: 'soonT00:00Z' is not a time stamp"),
+        ("time,a,b\n2024-01-01,1,2\n,1,2\n", "line 3: no time stamp in column 'time'"),
+        ("time,a,b\n123,1,2\n456,1,2\n", "line 2: '123' is not a time stamp"),
+        ("time,a,b\n99999999999,1,2\n99999999999,1,2\n", "line 2: '99999999999' is not a time stamp"),
+        ("row,a,b\n1,1,2\n2,1,2\n", "no time column found (column 'row' has '1'); name it with time_column="),
+        ("time,a,b\n31.01.2024 13:60,1,2\n31.01.2024 14:00,1,2\n", "line 2: '31.01.2024 13:60' is not a time"),
+        ("time,a,b\n1/31/2024 13:00 PM,1,2\n1/31/2024 1:00 PM,1,2\n", "line 2: '1/31/2024 13:00 PM' is not a"),
+        ("time,a,b\n31.02.2024,1,2\n01.03.2024,1,2\n", "line 2: '31.02.2024' is not a time stamp"),
+        ("date,hour,a\n2024-01-01,24,2\n2024-01-01,25,2\n", "line 2: '2024-01-01 24:00' is not a time stamp"),
+    ],
+)
+def test_stamps_that_cannot_be_read_are_named_with_their_line(tmp_path: Path, text: str, words: str) -> None:
+    assert words in problem(put(tmp_path, text))
