@@ -1,0 +1,212 @@
+"""Spatiotemporal causal attention (section 3.2 of the paper): one interface, and the plain version that defines it.
+
+Every query point (sensor i, step t) looks at all steps t' of its neighbouring sensors i'. Each pair has a correlation
+score s (equation 12), a causal gate beta in [0, 1] with probability rho (equations 13 and 14) and a message v:
+
+    out = 1/Z * sum_{i', t'} beta * alpha * v,     alpha = softmax(s),     Z = sum beta * alpha
+
+The softmax normaliser cancels against Z, so with soft gates this is one softmax over s + log(beta).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+Normaliser = Literal["gated", "null"]
+
+# Scores of pairs that do not exist. Finite, so that a query without any pair gives a uniform softmax instead of NaN;
+# its weights are then set to zero.
+_ABSENT = -1e30
+# How far above the best open key the score of a shut one may reach in the gradient of its gate.
+_SHUT_CAP = 10.0
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """Which sensors each sensor looks at, as a padded table on the device.
+
+    index: (N, K) sensor numbers, strongest first; present: (N, K), False for padding. full: nothing is padding, known
+    beforehand so that the common case costs no masks.
+    """
+
+    index: Tensor
+    present: Tensor
+    full: bool = False
+
+    def gather(self, x: Tensor) -> Tensor:
+        """(B, N, T, ...) -> (B, N, K*T, ...): the neighbours' steps, neighbour by neighbour."""
+        batch, sensors, steps = x.shape[:3]
+        count = self.index.shape[1]
+        picked = x.index_select(1, self.index.reshape(-1))  # (B, N*K, T, ...)
+        return picked.reshape(batch, sensors, count * steps, *x.shape[3:])
+
+    def pairs(self, steps: int, *, constrained: bool) -> Tensor | None:
+        """(N, 1 or T, K*T): which pairs exist, or None if all do; `constrained` keeps only keys with t' <= t."""
+        if self.full and not constrained:
+            return None
+        sensors, count = self.present.shape
+        exists = self.present[:, None, :, None].expand(sensors, 1, count, steps)
+        if constrained:
+            past = torch.ones(steps, steps, dtype=torch.bool, device=self.present.device).tril()
+            exists = exists & past[None, :, None, :]
+        return exists.reshape(sensors, -1, count * steps)
+
+
+@dataclass(frozen=True)
+class GateRule:
+    """How gate probabilities become gates.
+
+    noise: logistic draws of the shape of the gates (B, N, T, K*T), or None for a deterministic gate.
+    hard: gates are exactly 0 or 1; in training their gradient is the soft gate's (straight-through).
+    normaliser: "gated" divides by Z as the paper does; "null" lets closed gates give their weight to an empty message,
+    so that shutting a gate always costs something and the penalty cannot be cheated by scaling all gates down. A shut
+    key then still takes its share of alpha from the others: it has no message, but it is not without influence.
+    """
+
+    noise: Tensor | None = None
+    temperature: float = 1.0
+    hard: bool = False
+    normaliser: Normaliser = "gated"
+
+
+@dataclass(frozen=True)
+class Attended:
+    """out: (B, N, T, D); rho_mean: the mean gate probability over all pairs that exist (the l1 norm, scaled)."""
+
+    out: Tensor
+    rho_mean: Tensor
+    details: AttentionDetails | None = None
+
+
+@dataclass(frozen=True)
+class AttentionDetails:
+    """What the layer did, per pair of query (n, t) and key (k, t'); materialised only when asked for.
+
+    attention: alpha, (B, N, H, T, K, T). rho, beta: (B, N, T, K, T). weight: beta * alpha / Z, (B, N, H, T, K, T).
+    """
+
+    attention: Tensor
+    rho: Tensor
+    beta: Tensor
+    weight: Tensor
+
+
+def causal_attention(
+    query: Tensor,
+    key: Tensor,
+    message_query: Tensor | None,
+    message_key: Tensor,
+    gate_query: Tensor | None,
+    gate_key: Tensor | None,
+    neighbourhood: Neighbourhood,
+    *,
+    gate: GateRule | None = None,
+    relative_bias: Tensor | None = None,
+    constrained: bool = False,
+    details: bool = False,
+) -> Attended:
+    """The definition, in plain PyTorch.
+
+    query, key: (B, N, T, H, C), already projected and the query already divided by sqrt(C).
+    message_query, message_key: (B, N, T, H, C). The hidden layer of the message MLP of a pair is
+        gelu(message_query + message_key); the MLP's last linear map is the caller's, after the sum. Without
+        message_query the message depends on the key alone, message_key itself, and nothing is computed per pair.
+    gate_query, gate_key: (B, N, T); their sum is the logit of rho. None: no gate.
+    relative_bias: (H, T, T) added to the scores of (t, t').
+    """
+    batch, sensors, steps, heads, channels = query.shape
+    exists = neighbourhood.pairs(steps, constrained=constrained)  # (N, 1 or T, KT)
+
+    keys = neighbourhood.gather(key)  # (B, N, KT, H, C)
+    scores = query.transpose(2, 3) @ keys.permute(0, 1, 3, 4, 2)  # (B, N, H, T, KT)
+    bias = _score_bias(relative_bias, exists, neighbourhood.index.shape[1], scores.dtype)
+    if bias is not None:
+        scores = scores + bias
+
+    if gate is None or gate_query is None or gate_key is None:
+        weight, rho, beta = _only_existing(torch.softmax(scores, dim=-1), exists), None, None
+        rho_mean = scores.new_zeros(())
+    else:
+        logit = gate_query[..., None] + neighbourhood.gather(gate_key)[:, :, None, :]  # (B, N, T, KT)
+        rho = torch.sigmoid(logit)
+        rho_mean = _mean_over_pairs(rho, exists)
+        noisy = logit if gate.noise is None else (logit + gate.noise) / gate.temperature
+        if gate.hard or gate.normaliser == "null":
+            beta = torch.sigmoid(noisy)
+            if gate.hard:
+                beta = (noisy > 0).to(beta.dtype) + (beta - beta.detach())
+            if gate.normaliser == "gated":
+                weight = _hard_gated(scores, beta[:, :, None], exists)
+            else:
+                weight = _only_existing(torch.softmax(scores, dim=-1) * beta[:, :, None], exists)
+        else:
+            beta = torch.sigmoid(noisy) if details else None
+            weight = _only_existing(torch.softmax(scores + F.logsigmoid(noisy)[:, :, None], dim=-1), exists)
+
+    if message_query is None:
+        out = weight @ neighbourhood.gather(message_key).transpose(2, 3)  # (B, N, H, T, C)
+    else:
+        mine = message_query.transpose(2, 3)[..., None, :]  # (B, N, H, T, 1, C)
+        theirs = neighbourhood.gather(message_key).transpose(2, 3)[:, :, :, None]  # (B, N, H, 1, KT, C)
+        hidden = F.gelu(mine + theirs, approximate="tanh")  # (B, N, H, T, KT, C)
+        out = (weight[..., None, :] @ hidden).squeeze(-2)  # (B, N, H, T, C)
+    out = out.transpose(2, 3).reshape(batch, sensors, steps, heads * channels)
+
+    if not details:
+        return Attended(out, rho_mean)
+    ones = scores.new_ones(batch, sensors, steps, scores.shape[-1])
+    per_pair, per_head = (batch, sensors, steps, -1, steps), (batch, sensors, heads, steps, -1, steps)
+    seen = AttentionDetails(
+        attention=_only_existing(torch.softmax(scores, dim=-1), exists).reshape(per_head),
+        rho=_existing(ones if rho is None else rho, exists).reshape(per_pair),
+        beta=_existing(ones if beta is None else beta, exists).reshape(per_pair),
+        weight=weight.reshape(per_head),
+    )
+    return Attended(out, rho_mean, seen)
+
+
+def _hard_gated(scores: Tensor, beta: Tensor, exists: Tensor | None) -> Tensor:
+    """beta * alpha / Z for gates that are exactly 0 or 1, all zero where every gate is shut.
+
+    Exponentials are taken relative to the best open key: a shut key cannot push the open ones out of the range of
+    floating point numbers, however high its score. It has a gradient through its gate, which the cap keeps finite.
+    """
+    best = scores.masked_fill(beta == 0, _ABSENT).amax(-1, keepdim=True)
+    some_open = best > _ABSENT / 2
+    reference = torch.where(some_open, best, scores.amax(-1, keepdim=True)).detach()
+    exponential = _only_existing((scores - reference).clamp_max(_SHUT_CAP).exp(), exists)
+    gated = exponential * beta
+    # Where every gate is shut the gradient that may open them again is alpha's, not alpha / 0.
+    total = torch.where(some_open, gated.sum(-1, keepdim=True), exponential.sum(-1, keepdim=True).clamp_min(1.0))
+    return gated / total
+
+
+def _score_bias(relative: Tensor | None, exists: Tensor | None, neighbours: int, dtype: torch.dtype) -> Tensor | None:
+    """What is added to the scores, (N or 1, H or 1, T or 1, KT): the lag's bias, and a wall before absent pairs."""
+    bias = None if relative is None else relative.repeat(1, 1, neighbours)[None]  # every neighbour alike
+    if exists is None:
+        return bias
+    wall = torch.zeros(exists.shape, dtype=dtype, device=exists.device).masked_fill(~exists, _ABSENT)[:, None]
+    return wall if bias is None else bias + wall
+
+
+def _existing(x: Tensor, exists: Tensor | None) -> Tensor:
+    """(B, N, T, KT), zero for pairs that do not exist."""
+    return x if exists is None else x * exists
+
+
+def _only_existing(weight: Tensor, exists: Tensor | None) -> Tensor:
+    """(B, N, H, T, KT), zero for pairs that do not exist: matters for queries that have none at all."""
+    return weight if exists is None else weight * exists[:, None]
+
+
+def _mean_over_pairs(rho: Tensor, exists: Tensor | None) -> Tensor:
+    if exists is None:
+        return rho.mean()
+    count = rho.shape[0] * exists.expand(-1, rho.shape[2], -1).sum()
+    return (rho * exists).sum() / count.clamp_min(1)

@@ -1,0 +1,235 @@
+"""Every choice there is, as frozen dataclasses: the network, its training, and the presets that combine them."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self, get_args, get_origin
+
+from casper.errors import InputError
+
+Decoder = Literal["prompts", "mlp", "kmeans-max", "kmeans-avg", "sample-max", "sample-avg"]
+Gate = Literal["gumbel", "none"]
+Message = Literal["pair", "key"]
+Scaling = Literal["global", "sensor"]
+Precision = Literal["32-true", "bf16-mixed"]
+
+
+class _Configuration:
+    """JSON round trip for the dataclasses below; unknown keys and values of the wrong kind are errors."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """What JSON gives back when it has been there: tuples become lists."""
+        values = dataclasses.asdict(typing.cast("Any", self))
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        hints = typing.get_type_hints(cls)
+        unknown = sorted(set(values) - set(hints))
+        if unknown:
+            raise InputError(
+                f"{cls.__name__} has no setting {', '.join(map(repr, unknown))}; known settings: {', '.join(hints)}"
+            )
+        return cls(**{name: _checked(cls.__name__, name, hints[name], value) for name, value in values.items()})
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some settings changed; wrong names and values are refused as in `from_dict`."""
+        return type(self).from_dict({**self.to_dict(), **changes})
+
+
+def _checked(owner: str, name: str, hint: Any, value: Any) -> Any:
+    """The value as the hint wants it (lists become tuples, ints become floats), or an InputError."""
+    options = get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    for option in options:
+        origin = get_origin(option)
+        if option is types.NoneType and value is None:
+            return None
+        if origin is Literal and value in get_args(option):
+            return value
+        if origin is tuple and isinstance(value, list | tuple):
+            return tuple(_checked(owner, name, get_args(option)[0], item) for item in value)
+        if option is float and isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+        if option in (int, bool, str) and type(value) is option:
+            return value
+    wanted = " or ".join(
+        ", ".join(map(repr, get_args(o))) if get_origin(o) is Literal else getattr(o, "__name__", str(o))
+        for o in options
+    )
+    raise InputError(f"{owner}.{name} cannot be {value!r}: it takes {wanted}")
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise InputError(message)
+
+
+@dataclass(frozen=True)
+class ModelConfig(_Configuration):
+    """The network. The defaults are the paper's; the ablations of its Table 2 are values of these settings."""
+
+    window: int = 24
+    """Steps the model sees at a time (T)."""
+    width: int = 32
+    """Size of every embedding (D)."""
+    layers: int = 4
+    """Encoder layers (L)."""
+    heads: int = 4
+    """Heads of the temporal transformer and of the causal attention."""
+    feed_forward: int = 64
+    """Hidden width of the temporal transformer's feed-forward part."""
+    dropout: float = 0.0
+    neighbours: int | None = None
+    """Strongest neighbours each sensor looks at; None: all of the graph's."""
+    include_self: bool = False
+    """Whether a sensor is its own neighbour in the causal attention."""
+    graph: bool = True
+    """False: no sensor network (ablation "w/o A"); every sensor sees only itself."""
+    message: Message = "pair"
+    """"pair": MLP([query; key]) as in the paper; "key": from the key alone, which makes it ordinary attention."""
+    relative_time: bool = False
+    """A learned bias per head and lag in the attention scores (not in the paper)."""
+    constrained: bool = False
+    """True: only keys with t' <= t (ablation "constrained causality")."""
+    gate: Gate = "gumbel"
+    """"none": no causal gate (ablation "w/o SCA")."""
+    gate_straight_through: bool = False
+    """Training gates are exactly 0 or 1, with the soft gate's gradient."""
+    gate_hard_inference: bool = False
+    """At inference a gate is open where rho > 0.5; otherwise its weight is rho."""
+    gate_null_slot: bool = False
+    """Closed gates give their weight to an empty message instead of being normalised away by Z."""
+    gate_bias: float = 2.0
+    """Where the gates start: the first logit of rho, so that training begins with open gates."""
+    skip: bool = True
+    """False: no skip projection (ablation)."""
+    decoder: Decoder = "prompts"
+    """"mlp": ablation "w/o PBD"; the others take the prompts from a pre-trained encoder's pooled embeddings."""
+    prompts: int = 1000
+    scaling: Scaling = "global"
+    """One mean and deviation for the whole table, or one for each sensor."""
+
+    def __post_init__(self) -> None:
+        _require(self.window >= 2, f"window must be at least 2 steps, not {self.window}")
+        _require(self.layers >= 1, f"layers must be at least 1, not {self.layers}")
+        _require(self.heads >= 1, f"heads must be at least 1, not {self.heads}")
+        _require(
+            self.width >= 2 and self.width % self.heads == 0 and self.width % 2 == 0,
+            f"width must be even and a multiple of heads: {self.width} with {self.heads} heads is not",
+        )
+        _require(self.feed_forward >= 1, f"feed_forward must be at least 1, not {self.feed_forward}")
+        _require(0.0 <= self.dropout < 1.0, f"dropout must lie in [0, 1), not {self.dropout}")
+        _require(
+            self.neighbours is None or self.neighbours >= 1,
+            f"neighbours must be at least 1 or None, not {self.neighbours}",
+        )
+        _require(self.prompts >= 1, f"prompts must be at least 1, not {self.prompts}")
+
+
+@dataclass(frozen=True)
+class TrainingConfig(_Configuration):
+    """The training. The defaults are the paper's."""
+
+    epochs: int = 300
+    batches_per_epoch: int = 300
+    batch_size: int = 8
+    learning_rate: float = 8e-4
+    warmup_steps: int = 500
+    weight_decay: float = 0.0
+    patience: int = 40
+    """Epochs without a better validation error before training stops."""
+    clip: float = 5.0
+    """Largest gradient norm."""
+    hidden_shares: tuple[float, ...] = (0.2, 0.5, 0.8)
+    """A share p of the visible cells, drawn from these for each window, is hidden and scored."""
+    copied_gaps: float = 0.0
+    """Share of training windows that hide cells in the pattern of another window's real gaps instead."""
+    block_gaps: float = 0.0
+    """Share of training windows that hide runs of steps of some sensors, as when a sensor fails."""
+    sparsity: float = 1e-3
+    """lambda, the weight of the mean gate probability in the loss."""
+    temperature: float = 1.0
+    """Temperature of the Gumbel gates at the start ..."""
+    temperature_end: float = 1.0
+    """... and at the end of training; in between it falls geometrically."""
+    weight_averaging: float = 0.0
+    """Decay of the running average of the weights that is validated and kept; 0: the weights themselves."""
+    validation_share: float = 0.05
+    """Share of a user's observed cells held back, in the shapes of the table's own gaps, to watch the error."""
+    validation_windows: int = 600
+    """Validate on at most so many windows, evenly spread."""
+    precision: Precision = "32-true"
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batches_per_epoch", "batch_size", "patience", "validation_windows"):
+            _require(getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}")
+        _require(self.learning_rate > 0, f"learning_rate must be positive, not {self.learning_rate}")
+        _require(
+            len(self.hidden_shares) > 0 and all(0 < share < 1 for share in self.hidden_shares),
+            f"hidden_shares must lie between 0 and 1, not {self.hidden_shares}",
+        )
+        _require(
+            min(self.copied_gaps, self.block_gaps) >= 0 and self.copied_gaps + self.block_gaps <= 1,
+            f"copied_gaps and block_gaps add up to at most 1: {self.copied_gaps} and {self.block_gaps} do not",
+        )
+        _require(0 <= self.weight_averaging < 1, f"weight_averaging must lie in [0, 1), not {self.weight_averaging}")
+        _require(0 < self.validation_share < 0.5, f"validation_share must lie in (0, 0.5), not {self.validation_share}")
+        _require(
+            self.temperature > 0 and self.temperature_end > 0,
+            f"temperatures must be positive, not {self.temperature} and {self.temperature_end}",
+        )
+
+    @property
+    def steps(self) -> int:
+        return self.epochs * self.batches_per_epoch
+
+
+@dataclass(frozen=True)
+class Preset:
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+
+PRESETS: dict[str, Preset] = {
+    "fast": Preset(
+        ModelConfig(
+            window=24,
+            width=32,
+            layers=2,
+            heads=2,
+            neighbours=8,
+            include_self=True,
+            message="key",
+            relative_time=True,
+            prompts=64,
+            dropout=0.05,
+            scaling="sensor",
+        ),
+        TrainingConfig(
+            epochs=10,
+            batches_per_epoch=300,
+            learning_rate=3e-3,
+            warmup_steps=200,
+            patience=10,
+            copied_gaps=0.4,
+            block_gaps=0.2,
+            weight_averaging=0.995,
+            validation_windows=150,
+        ),
+    ),
+    "paper": Preset(),
+    "best": Preset(
+        ModelConfig(width=64, relative_time=True, dropout=0.1),
+        TrainingConfig(copied_gaps=0.5, weight_averaging=0.999),
+    ),
+}
+
+
+def preset(name: str) -> Preset:
+    if name not in PRESETS:
+        raise InputError(f"there is no preset {name!r}; choose one of {', '.join(PRESETS)}")
+    return PRESETS[name]

@@ -1,0 +1,286 @@
+"""CASPER, read from top to bottom like section 3 of the paper.
+
+Its choices, in order:
+- input projection with a missing embedding; sensors, clock and place in the window are told apart by embeddings
+- L encoder layers: skip projection, temporal transformer, spatiotemporal causal attention, add & norm
+- prompt based decoder: learned prompts stand for the data set's global context
+- everything the paper ablates is a value of `ModelConfig`
+
+Tensors are (B, N, T, D): batch, sensors, steps of a window, channels.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from casper.attention import AttentionDetails, GateRule, Neighbourhood, causal_attention
+from casper.config import ModelConfig
+from casper.noise import Noise
+
+# With sampled prompts the bank holds this many times the number of prompts, and every training step draws anew.
+SAMPLED_BANK = 4
+
+
+class Prediction(NamedTuple):
+    """estimate: (B, N, T), scaled; rho_mean: (L,), the mean gate probability of each layer."""
+
+    estimate: Tensor
+    rho_mean: Tensor
+
+
+class CellProjection(nn.Module):
+    """H = MLP(X) * M + m * (1 - M): a measured value becomes its embedding, a hole the missing embedding m."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.value = nn.Sequential(nn.Linear(1, width), nn.ReLU(), nn.Linear(width, width))
+        self.missing = nn.Parameter(torch.randn(width) * 0.02)
+
+    def forward(self, values: Tensor, visible: Tensor) -> Tensor:
+        # (B, N, T) -> (B, N, T, D)
+        return torch.where(visible[..., None], self.value(values[..., None]), self.missing)
+
+
+class Positions(nn.Module):
+    """Which sensor, what time of day and week, which step of the window: (N, D), (B, T, F), (T, D) -> (B, N, T, D)."""
+
+    steps: Tensor
+
+    def __init__(self, width: int, *, sensors: int, clock: int, window: int) -> None:
+        super().__init__()
+        self.sensor = nn.Parameter(torch.randn(sensors, width) * 0.02)
+        self.clock = nn.Linear(clock, width)
+        self.register_buffer("steps", _sinusoids(window, width), persistent=False)
+        self.step = nn.Linear(width, width, bias=False)
+
+    def forward(self, clock: Tensor) -> Tensor:
+        along_time = self.clock(clock) + self.step(self.steps[: clock.shape[1]])  # (B, T, D)
+        return self.sensor[None, :, None] + along_time[:, None]
+
+
+def _sinusoids(length: int, width: int) -> Tensor:
+    rate = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
+    angle = torch.arange(length)[:, None] * rate
+    return torch.stack((angle.sin(), angle.cos()), dim=-1).reshape(length, width)
+
+
+class TemporalTransformer(nn.Module):
+    """A transformer encoder layer along the steps of each sensor on its own (Vaswani et al., 2017)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        width = config.width
+        self.heads, self.dropout = config.heads, config.dropout
+        self.query_key_value = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.norm_attention = nn.LayerNorm(width)
+        self.feed_forward = nn.Sequential(
+            nn.Linear(width, config.feed_forward), nn.ReLU(), nn.Linear(config.feed_forward, width)
+        )
+        self.norm_out = nn.LayerNorm(width)
+
+    def forward(self, h: Tensor, noise: Noise) -> Tensor:
+        batch, sensors, steps, width = h.shape
+        split = self.query_key_value(h).reshape(batch * sensors, steps, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        attended = F.scaled_dot_product_attention(split[0], split[1], split[2])  # (B*N, H, T, C)
+        attended = self.out(attended.transpose(1, 2).reshape(batch, sensors, steps, width))
+        h = self.norm_attention(h + noise.dropout(attended, self.dropout))
+        return self.norm_out(h + noise.dropout(self.feed_forward(h), self.dropout))
+
+
+class CausalAttention(nn.Module):
+    """Spatiotemporal causal attention (equations 10 to 15): neighbours' steps, each behind a causal gate.
+
+    The message MLP([query; key]) is split: its first layer into a query and a key part, its last layer behind the sum.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        width, self.config = config.width, config
+        self.query, self.key = nn.Linear(width, width), nn.Linear(width, width, bias=False)
+        self.message_key = nn.Linear(width, width)
+        self.message_query = nn.Linear(width, width, bias=False) if config.message == "pair" else None
+        self.message_out = nn.Linear(width, width)
+        if config.gate == "gumbel":
+            self.gate_query, self.gate_key = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
+            self.gate_query_logit, self.gate_key_logit = nn.Linear(width, 1), nn.Linear(width, 1, bias=False)
+            nn.init.constant_(self.gate_query_logit.bias, config.gate_bias)
+        self.relative = nn.Parameter(torch.zeros(config.heads, 2 * config.window - 1)) if config.relative_time else None
+
+    def forward(
+        self, h: Tensor, neighbourhood: Neighbourhood, noise: Noise, *, temperature: float, details: bool = False
+    ) -> tuple[Tensor, Tensor, AttentionDetails | None]:
+        batch, sensors, steps, width = h.shape
+        config = self.config
+        split = (batch, sensors, steps, config.heads, width // config.heads)
+        attended = causal_attention(
+            (self.query(h) / math.sqrt(split[-1])).reshape(split),
+            self.key(h).reshape(split),
+            None if self.message_query is None else self.message_query(h).reshape(split),
+            self.message_key(h).reshape(split),
+            None if config.gate == "none" else self.gate_query_logit(self.gate_query(h)).squeeze(-1),
+            None if config.gate == "none" else self.gate_key_logit(self.gate_key(h)).squeeze(-1),
+            neighbourhood,
+            gate=self._gate_rule(h, neighbourhood, noise, temperature),
+            relative_bias=self._relative_bias(steps),
+            constrained=config.constrained,
+            details=details,
+        )
+        return self.message_out(attended.out), attended.rho_mean, attended.details
+
+    def _gate_rule(self, h: Tensor, neighbourhood: Neighbourhood, noise: Noise, temperature: float) -> GateRule | None:
+        if self.config.gate == "none":
+            return None
+        normaliser = "null" if self.config.gate_null_slot else "gated"
+        if not noise.active:
+            return GateRule(hard=self.config.gate_hard_inference, normaliser=normaliser)
+        pairs = (h.shape[1], h.shape[2], neighbourhood.index.shape[1] * h.shape[2])  # (N, T, KT)
+        return GateRule(noise.logistic(*pairs), temperature, self.config.gate_straight_through, normaliser)
+
+    def _relative_bias(self, steps: int) -> Tensor | None:
+        if self.relative is None:
+            return None
+        step = torch.arange(steps, device=self.relative.device)
+        return self.relative[:, step[:, None] - step[None, :] + self.config.window - 1]  # (H, T, T)
+
+
+class EncoderLayer(nn.Module):
+    """H^(l) = LayerNorm(H_in + SCA(H_in)),  H_in = Transformer(H^(l-1) + skip projection of the input)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.skip = CellProjection(config.width) if config.skip else None
+        self.transformer = TemporalTransformer(config)
+        self.attention = CausalAttention(config)
+        self.norm = nn.LayerNorm(config.width)
+        self.dropout = config.dropout
+
+    def forward(
+        self,
+        h: Tensor,
+        values: Tensor,
+        visible: Tensor,
+        neighbourhood: Neighbourhood,
+        noise: Noise,
+        *,
+        temperature: float,
+        details: bool = False,
+    ) -> tuple[Tensor, Tensor, AttentionDetails | None]:
+        if self.skip is not None:
+            h = h + self.skip(values, visible)
+        h_in = self.transformer(h, noise)
+        h_out, rho_mean, seen = self.attention(h_in, neighbourhood, noise, temperature=temperature, details=details)
+        return self.norm(h_in + noise.dropout(h_out, self.dropout)), rho_mean, seen
+
+
+class PromptDecoder(nn.Module):
+    """Prompt based decoder: the embedding asks N_P prompts for the data set's context, an MLP reads both.
+
+    Query, key and value projections are linear maps followed by LayerNorm; the context is added to the embedding.
+    With prompts from a pre-trained encoder, `bank` holds its pooled embeddings instead of learned vectors: K-means
+    centres are used as they are, samples are drawn anew from the bank at every training step.
+    """
+
+    bank: Tensor
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        width, count = config.width, config.prompts
+        self.heads, self.count, self.resample = config.heads, count, config.decoder.startswith("sample")
+        if config.decoder == "prompts":
+            self.prompts = nn.Parameter(torch.randn(count, width))
+        else:
+            self.register_buffer("bank", torch.zeros(SAMPLED_BANK * count if self.resample else count, width))
+        self.query = nn.Sequential(nn.Linear(width, width), nn.LayerNorm(width))
+        self.key = nn.Sequential(nn.Linear(width, width), nn.LayerNorm(width))
+        self.value = nn.Sequential(nn.Linear(width, width), nn.LayerNorm(width))
+        self.norm = nn.LayerNorm(width)
+        self.out = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
+
+    def forward(self, h: Tensor, noise: Noise) -> Tensor:
+        prompts = self._prompts(noise)
+        query = self._split(self.query(h.flatten(0, 2)))  # (1, H, BNT, C)
+        context = F.scaled_dot_product_attention(
+            query, self._split(self.key(prompts)), self._split(self.value(prompts))
+        )
+        context = context.squeeze(0).transpose(0, 1).reshape(h.shape)
+        return self.out(self.norm(h + context)).squeeze(-1)  # (B, N, T)
+
+    def _prompts(self, noise: Noise) -> Tensor:
+        if hasattr(self, "prompts"):
+            return self.prompts
+        if self.resample and noise.active:
+            return self.bank[noise.pick(self.bank.shape[0], self.count)]
+        return self.bank[: self.count]
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.reshape(x.shape[0], self.heads, -1).transpose(0, 1)[None]
+
+
+class CasperNetwork(nn.Module):
+    """Values and visible cells of a window in, an estimate of every cell out."""
+
+    neighbour_index: Tensor
+    neighbour_present: Tensor
+
+    def __init__(self, config: ModelConfig, *, neighbour_index: Tensor, neighbour_present: Tensor, clock: int) -> None:
+        """neighbour_index, neighbour_present: (N, K), see `SensorGraph.neighbour_table`; clock: number of features."""
+        super().__init__()
+        self.config = config
+        sensors = neighbour_index.shape[0]
+        self.register_buffer("neighbour_index", neighbour_index)
+        self.register_buffer("neighbour_present", neighbour_present)
+        self._full = bool(neighbour_present.all())
+        self.project = CellProjection(config.width)
+        self.positions = Positions(config.width, sensors=sensors, clock=clock, window=config.window)
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
+        if config.decoder == "mlp":
+            self.decoder = nn.Sequential(nn.Linear(config.width, config.width), nn.ReLU(), nn.Linear(config.width, 1))
+        else:
+            self.decoder = PromptDecoder(config)
+
+    def forward(
+        self, values: Tensor, visible: Tensor, clock: Tensor, noise: Noise | None = None, *, temperature: float = 1.0
+    ) -> Prediction:
+        """values, visible: (B, N, T); clock: (B, T, F). What is not visible is not read. No noise: deterministic."""
+        noise = Noise.silent() if noise is None else noise
+        h, rho_means, _ = self._encode(values, visible, clock, noise, temperature=temperature)
+        estimate = self.decoder(h, noise) if isinstance(self.decoder, PromptDecoder) else self.decoder(h).squeeze(-1)
+        return Prediction(estimate, torch.stack(rho_means))
+
+    def embed(self, values: Tensor, visible: Tensor, clock: Tensor) -> Tensor:
+        """The encoder's embeddings, (B, N, T, D)."""
+        return self._encode(values, visible, clock, Noise.silent())[0]
+
+    def inspect(self, values: Tensor, visible: Tensor, clock: Tensor) -> list[AttentionDetails]:
+        """Attention, rho, beta and weight of every layer, for looking at."""
+        return self._encode(values, visible, clock, Noise.silent(), details=True)[2]
+
+    def _encode(
+        self,
+        values: Tensor,
+        visible: Tensor,
+        clock: Tensor,
+        noise: Noise,
+        *,
+        temperature: float = 1.0,
+        details: bool = False,
+    ) -> tuple[Tensor, list[Tensor], list[AttentionDetails]]:
+        neighbourhood = Neighbourhood(self.neighbour_index, self.neighbour_present, self._full)
+        values = values.masked_fill(~visible, 0.0)
+        h = self.project(values, visible) + self.positions(clock)
+        rho_means: list[Tensor] = []
+        seen_by_layer: list[AttentionDetails] = []
+        for layer in self.layers:
+            h, rho_mean, seen = layer(
+                h, values, visible, neighbourhood, noise, temperature=temperature, details=details
+            )
+            rho_means.append(rho_mean)
+            if seen is not None:
+                seen_by_layer.append(seen)
+        return h, rho_means, seen_by_layer

@@ -1,0 +1,61 @@
+"""The progress bar of a training: epoch, loss, validation error, time left."""
+
+from __future__ import annotations
+
+import math
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from torch import Tensor
+
+from casper.config import TrainingConfig
+
+# Reading the loss waits for the device, so it is read only now and then.
+_READ_EVERY = 25
+
+
+class TrainingProgress:
+    """Draws on standard error, or nothing at all."""
+
+    def __init__(self, training: TrainingConfig, *, shown: bool) -> None:
+        self._training = training
+        self._bar = Progress(
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("loss {task.fields[loss]}  validation MAE {task.fields[mae]} (best {task.fields[best]})"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=not shown,
+        )
+        self._task = self._bar.add_task("training", total=training.steps, epoch="", loss="-", mae="-", best="-")
+        self._steps = 0
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def begin_epoch(self, epoch: int) -> None:
+        self._steps = epoch * self._training.batches_per_epoch
+        self._bar.update(self._task, completed=self._steps, epoch=f"{epoch + 1}/{self._training.epochs}")
+
+    def step(self, loss: Tensor) -> None:
+        self._steps += 1
+        if not self._bar.disable and self._steps % _READ_EVERY == 0:
+            self._bar.update(self._task, completed=self._steps, loss=f"{loss.item():.4f}")
+
+    def end_epoch(self, mae: float, best: float) -> None:
+        self._bar.update(self._task, completed=self._steps, mae=_short(mae), best=_short(best))
+
+
+def _short(value: float) -> str:
+    return f"{value:.4g}" if math.isfinite(value) else "-"

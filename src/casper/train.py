@@ -1,0 +1,334 @@
+"""The training loop, on Lightning Fabric: any device, any number of processes, killed and resumed without a trace.
+
+All randomness of a step is drawn from a generator seeded by (seed, step) for the whole batch, so a run that was
+killed repeats exactly what an uninterrupted one does, and several processes draw what one process would.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+import os
+import time
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor
+from torch.multiprocessing.spawn import ProcessRaisedException
+
+from casper.config import ModelConfig, TrainingConfig
+from casper.errors import InputError
+from casper.keeper import (
+    CHECKPOINT,
+    METRICS,
+    EpochRecord,
+    Keeper,
+    TrainingResult,
+    check_tensorboard,
+    read_result,
+    refuse_other_training,
+)
+from casper.model import CasperNetwork
+from casper.noise import Noise
+from casper.progress import TrainingProgress
+from casper.training_masks import TrainingMasks
+from casper.windows import Series, cut
+
+__all__ = [
+    "CHECKPOINT",
+    "METRICS",
+    "Accelerator",
+    "EpochRecord",
+    "TrainingData",
+    "TrainingResult",
+    "build_network",
+    "check_device",
+    "read_result",
+    "train",
+]
+
+Accelerator = Literal["auto", "cpu", "cuda"]
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Everything a training needs, as CPU tensors.
+
+    series: what the model may read. truth, scored: (T, N), cells whose error is watched, hidden from `series`.
+    gaps: (T, N), real holes; gap_starts: windows whose holes may be copied. deviation: (N,), scaled -> original units.
+    """
+
+    series: Series
+    truth: Tensor
+    scored: Tensor
+    train_starts: Tensor
+    validation_starts: Tensor
+    gaps: Tensor
+    gap_starts: Tensor
+    deviation: Tensor
+    neighbour_index: Tensor
+    neighbour_present: Tensor
+    fingerprint: str
+
+    def to(self, device: torch.device) -> TrainingData:
+        moved = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        series = Series(*(tensor.to(device) for tensor in (self.series.values, self.series.visible, self.series.clock)))
+        return replace(self, series=series, **moved)
+
+
+def build_network(config: ModelConfig, data: TrainingData, *, seed: int) -> CasperNetwork:
+    """A network with initial weights drawn from `seed`, leaving the global generator as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return CasperNetwork(
+            config,
+            neighbour_index=data.neighbour_index,
+            neighbour_present=data.neighbour_present,
+            clock=data.series.clock.shape[1],
+        )
+
+
+def train(
+    network: CasperNetwork,
+    data: TrainingData,
+    training: TrainingConfig,
+    *,
+    seed: int,
+    folder: Path,
+    accelerator: Accelerator = "auto",
+    devices: int = 1,
+    resume: bool = False,
+    progress: bool = False,
+    tensorboard: bool = False,
+) -> TrainingResult:
+    """Train, leaving a checkpoint and metrics.csv in `folder` after every epoch; the best weights come back."""
+    check_device(accelerator, devices)
+    if training.batch_size % devices:
+        raise InputError(
+            f"a batch of {training.batch_size} windows cannot be split evenly over {devices} devices; change batch_size"
+        )
+    if tensorboard:
+        check_tensorboard()
+    run = _Run(network, data, training, seed, folder, progress, tensorboard)
+    if not resume and (folder / CHECKPOINT).exists():
+        raise InputError(f"{folder} holds a training already; continue it with --resume (resume=True) or go elsewhere")
+    refuse_other_training(folder, run.identity)
+    folder.mkdir(parents=True, exist_ok=True)
+    fabric = Fabric(
+        accelerator="gpu" if _uses_cuda(accelerator) else "cpu",
+        devices=devices,
+        strategy="ddp_spawn" if devices > 1 else "auto",
+        precision=training.precision if _uses_cuda(accelerator) else "32-true",
+    )
+    if devices > 1:
+        with _fewer_threads(devices), _own_errors():
+            fabric.launch(partial(_loop, run=run))
+    else:
+        _loop(fabric, run)
+    return read_result(folder)
+
+
+def check_device(accelerator: Accelerator, devices: int) -> None:
+    """Refuse what this machine does not have, before any work is done."""
+    if devices < 1:
+        raise InputError(f"devices must be at least 1, not {devices}")
+    if accelerator == "cuda" and not torch.cuda.is_available():
+        raise InputError("no GPU was found on this machine; use --device cpu, or leave the device to be chosen")
+    if _uses_cuda(accelerator) and devices > torch.cuda.device_count():
+        raise InputError(f"{devices} GPUs were asked for, this machine has {torch.cuda.device_count()}")
+
+
+def _uses_cuda(accelerator: Accelerator) -> bool:
+    return accelerator == "cuda" or (accelerator == "auto" and torch.cuda.is_available())
+
+
+@contextlib.contextmanager
+def _own_errors() -> Generator[None]:
+    """A child process hands its errors over as text; what is meant for the user becomes an InputError again."""
+    try:
+        yield
+    except ProcessRaisedException as error:
+        _, found, message = str(error).rpartition(f"{InputError.__module__}.{InputError.__name__}: ")
+        if not found:
+            raise
+        raise InputError(message.strip()) from error
+
+
+@contextlib.contextmanager
+def _fewer_threads(processes: int) -> Generator[None]:
+    """Child processes inherit the setting: the machine's cores are shared out, not fought over."""
+    before = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = str(max(1, torch.get_num_threads() // processes))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["OMP_NUM_THREADS"]
+        else:
+            os.environ["OMP_NUM_THREADS"] = before
+
+
+@dataclass(frozen=True)
+class _Run:
+    network: CasperNetwork
+    data: TrainingData
+    training: TrainingConfig
+    seed: int
+    folder: Path
+    progress: bool
+    tensorboard: bool
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What must be the same for a checkpoint to be continued (the length of the training fixes its schedule)."""
+        return {
+            "model": self.network.config.to_dict(),
+            "training": self.training.to_dict(),
+            "seed": self.seed,
+            "data": self.data.fingerprint,
+        }
+
+
+def _loop(fabric: Fabric, run: _Run) -> None:
+    """One process of the training. Reads top to bottom; everything it calls is below."""
+    training = run.training
+    data = run.data.to(fabric.device)
+    # A copy: the caller's network stays as it was, and spawned processes would otherwise share its memory.
+    # It shares its parameters with the wrapped one and is what gets averaged, validated and saved.
+    network = copy.deepcopy(run.network).to(fabric.device)
+    optimizer = torch.optim.Adam(
+        network.parameters(),
+        lr=training.learning_rate,
+        weight_decay=training.weight_decay,
+        fused=True,
+    )
+    wrapped, wrapped_optimizer = fabric.setup(network, optimizer)
+    keeper = Keeper(
+        run.folder,
+        network,
+        optimizer,
+        identity=run.identity,
+        averaging=training.weight_averaging,
+        tensorboard=run.tensorboard,
+    )
+    keeper.load_if_present()
+    masks = TrainingMasks(training, gaps=data.gaps, gap_starts=data.gap_starts)
+    share = _share_of_batch(fabric, training.batch_size)
+
+    with TrainingProgress(training, shown=run.progress and fabric.is_global_zero) as shown:
+        for epoch in range(len(keeper.history), training.epochs):
+            if keeper.epochs_without_progress >= training.patience:
+                break
+            begun = time.perf_counter()
+            shown.begin_epoch(epoch)
+            loss_sum = torch.zeros((), device=fabric.device)
+            rho_sum = torch.zeros((), device=fabric.device)
+            for batch in range(training.batches_per_epoch):
+                step = epoch * training.batches_per_epoch + batch
+                generator = step_generator(run.seed, step, fabric.device)
+                starts = _draw(data.train_starts, training.batch_size, generator)
+                window = data.series.window(starts, run.network.config.window)
+                hidden = masks.draw(window.visible, generator)
+                # The whole batch's count normalises every process's loss, so that their gradients add up to one's.
+                count = hidden.sum().clamp_min(1) / fabric.world_size
+                window, hidden = window.share(share), hidden[share]
+                seen = window.without(hidden)
+
+                _set_learning_rate(optimizer, training, step)
+                prediction = wrapped(
+                    seen.values,
+                    seen.visible,
+                    seen.clock,
+                    Noise(generator, batch=training.batch_size, share=share),
+                    temperature=_temperature(training, step),
+                )
+                error = ((prediction.estimate - window.values).abs() * hidden).sum() / count
+                rho = prediction.rho_mean.sum()
+                loss = error + training.sparsity * rho
+                wrapped_optimizer.zero_grad(set_to_none=True)
+                fabric.backward(loss)
+                fabric.clip_gradients(wrapped, wrapped_optimizer, max_norm=training.clip)
+                wrapped_optimizer.step()
+                keeper.average(step)
+                loss_sum += loss.detach()
+                rho_sum += prediction.rho_mean.detach().mean()
+                shown.step(loss)
+
+            record = EpochRecord(
+                epoch=epoch,
+                train_loss=_mean_over_processes(fabric, loss_sum) / training.batches_per_epoch,
+                validation_mae=_validate(fabric, keeper, data, training),
+                rho_mean=_mean_over_processes(fabric, rho_sum) / training.batches_per_epoch,
+                learning_rate=optimizer.param_groups[0]["lr"],
+                seconds=time.perf_counter() - begun,
+            )
+            keeper.add(record)
+            if fabric.is_global_zero:
+                keeper.save()
+            fabric.barrier()
+            shown.end_epoch(record.validation_mae, keeper.best_mae)
+
+
+def step_generator(seed: int, step: int, device: torch.device) -> torch.Generator:
+    """A generator for one step; the multiplication spreads neighbouring seeds and steps apart."""
+    mixed = (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + 0x94D049BB133111EB) % 2**63
+    return torch.Generator(device).manual_seed(mixed)
+
+
+def _draw(starts: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    return starts[torch.randint(len(starts), (count,), generator=generator, device=starts.device)]
+
+
+def _share_of_batch(fabric: Fabric, batch_size: int) -> slice:
+    mine = batch_size // fabric.world_size
+    return slice(fabric.global_rank * mine, (fabric.global_rank + 1) * mine)
+
+
+def _set_learning_rate(optimizer: torch.optim.Optimizer, training: TrainingConfig, step: int) -> None:
+    """Linear warm-up, then a cosine down to zero at the last step."""
+    warmup = min(training.warmup_steps, training.steps // 10)
+    if step < warmup:
+        factor = (step + 1) / warmup
+    else:
+        factor = 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, training.steps - warmup)))
+    for group in optimizer.param_groups:
+        group["lr"] = training.learning_rate * factor
+
+
+def _temperature(training: TrainingConfig, step: int) -> float:
+    return training.temperature * (training.temperature_end / training.temperature) ** (step / training.steps)
+
+
+def _mean_over_processes(fabric: Fabric, value: Tensor) -> float:
+    reduced = fabric.all_reduce(value, reduce_op="mean")
+    assert isinstance(reduced, Tensor)
+    return float(reduced)
+
+
+@torch.no_grad()
+def _validate(fabric: Fabric, keeper: Keeper, data: TrainingData, training: TrainingConfig) -> float:
+    """Mean absolute error on the scored cells of the validation windows, in the table's units, averaged weights."""
+    chosen = data.validation_starts
+    if len(chosen) > training.validation_windows:
+        spread = torch.linspace(0, len(chosen) - 1, training.validation_windows, device=chosen.device)
+        chosen = chosen[spread.round().long()]
+    mine = chosen[fabric.global_rank :: fabric.world_size]
+    sums = torch.zeros(2, dtype=torch.float64, device=fabric.device)
+    with keeper.averaged_weights() as network, fabric.autocast():
+        # With more processes than windows, some have none.
+        for starts in mine.split(4 * training.batch_size) if len(mine) else ():
+            length = network.config.window
+            window = data.series.window(starts, length)
+            truth, scored = cut(data.truth, starts, length), cut(data.scored, starts, length)
+            estimate = network(window.values, window.visible, window.clock).estimate
+            error = (estimate - truth).abs() * data.deviation[:, None]
+            sums += torch.stack(((error * scored).sum(), scored.sum())).double()
+    sums = fabric.all_reduce(sums, reduce_op="sum")
+    assert isinstance(sums, Tensor)
+    return float(sums[0] / sums[1].clamp_min(1))

@@ -1,0 +1,54 @@
+"""Which visible cells are hidden from the model and scored in a training step; drawn on the device."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from casper.config import TrainingConfig
+from casper.windows import cut
+
+
+class TrainingMasks:
+    """Points hidden at random, blocks as of a failing sensor, and real gap patterns copied from another time.
+
+    gaps: (T, N), True where the table has a real hole; gap_starts: windows whose holes may be copied.
+    """
+
+    def __init__(self, training: TrainingConfig, *, gaps: Tensor, gap_starts: Tensor) -> None:
+        self._training = training
+        self._gaps, self._gap_starts = gaps, gap_starts
+        self._shares = torch.tensor(training.hidden_shares, device=gaps.device)
+
+    def draw(self, visible: Tensor, generator: torch.Generator) -> Tensor:
+        """(B, N, T) visible cells -> the ones to hide. A window with few visible cells may come out with none."""
+        batch, _, length = visible.shape
+        uniform = torch.rand(visible.shape, generator=generator, device=visible.device)
+        share = self._shares[self._integers(len(self._shares), batch, generator)]
+        hidden = uniform < share[:, None, None]
+        kind = torch.rand(batch, generator=generator, device=visible.device)[:, None, None]
+        training = self._training
+        if training.block_gaps > 0:
+            blocks = self._blocks(visible, share, generator)
+            hidden = torch.where(kind < training.block_gaps, blocks, hidden)
+        if training.copied_gaps > 0 and len(self._gap_starts) > 0:
+            source = self._gap_starts[self._integers(len(self._gap_starts), batch, generator)]
+            copied = cut(self._gaps, source, length) & visible
+            # A pattern without holes here teaches nothing: such windows keep the other mask.
+            use = (kind >= 1 - training.copied_gaps) & copied.any(dim=(1, 2), keepdim=True)
+            hidden = torch.where(use, copied, hidden)
+        return hidden & visible
+
+    def _integers(self, below: int, count: int, generator: torch.Generator) -> Tensor:
+        return torch.randint(below, (count,), generator=generator, device=generator.device)
+
+    @staticmethod
+    def _blocks(visible: Tensor, share: Tensor, generator: torch.Generator) -> Tensor:
+        """One run of steps for a random part of the sensors, from a single step to the whole window."""
+        batch, sensors, length = visible.shape
+        draws = torch.rand(3, batch, sensors, 1, generator=generator, device=visible.device)
+        run = (draws[0] * length).floor() + 1
+        first = (draws[1] * (length + run - 1)).floor() - run + 1  # runs may stick out at both ends
+        step = torch.arange(length, device=visible.device)
+        failing = draws[2] < share[:, None, None]
+        return failing & (step >= first) & (step < first + run)

@@ -1,0 +1,358 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import literal
+from casper.attention import Attended, GateRule, Neighbourhood, causal_attention
+
+BATCH, SENSORS, STEPS = 2, 4, 3
+# Sensor 1 has one neighbour less, sensor 3 has none at all; padding points at the sensor itself.
+INDEX = torch.tensor([[1, 2], [0, 1], [3, 0], [3, 3]])
+PRESENT = torch.tensor([[True, True], [True, False], [True, True], [False, False]])
+PADDED = Neighbourhood(INDEX, PRESENT)
+FULL_INDEX = torch.tensor([[1, 2], [0, 3], [3, 0], [2, 1]])
+FULL = Neighbourhood(FULL_INDEX, torch.ones(4, 2, dtype=torch.bool), full=True)
+LONELY = 3
+
+
+def inputs(*, heads: int = 2, channels: int = 2, seed: int = 0, steps: int = STEPS) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    names = ("query", "key", "message_query", "message_key")
+    drawn = {
+        name: torch.randn(BATCH, SENSORS, steps, heads, channels, generator=generator, dtype=torch.float64)
+        for name in names
+    }
+    for name in ("gate_query", "gate_key"):
+        drawn[name] = torch.randn(BATCH, SENSORS, steps, generator=generator, dtype=torch.float64)
+    return drawn
+
+
+def gumbels(slots: int = 2, *, seed: int = 1) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    uniform = torch.rand(2, BATCH, SENSORS, STEPS, slots * STEPS, generator=generator, dtype=torch.float64)
+    both = -torch.log(-torch.log(uniform))
+    return both[0], both[1]
+
+
+def with_gradients(given: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.clone().requires_grad_() for name, tensor in given.items()}
+
+
+def attend(given: Mapping[str, Tensor | None], neighbourhood: Neighbourhood, **options: Any) -> Attended:
+    values: Any = given
+    return causal_attention(neighbourhood=neighbourhood, **values, **options)
+
+
+def attend_literally(
+    given: Mapping[str, Tensor | None], neighbourhood: Neighbourhood, **options: Any
+) -> literal.Attended:
+    values: Any = given
+    return literal.causal_attention(index=neighbourhood.index, present=neighbourhood.present, **values, **options)
+
+
+FIRST, SECOND = gumbels()
+GATES: dict[str, tuple[GateRule | None, literal.Gate | None]] = {
+    "no gate": (None, None),
+    "soft gate without noise": (GateRule(), literal.Gate()),
+    "gumbel gate": (GateRule(FIRST - SECOND, 0.7), literal.Gate(FIRST, SECOND, 0.7)),
+    "gumbel gate, null slot": (
+        GateRule(FIRST - SECOND, 0.7, normaliser="null"),
+        literal.Gate(FIRST, SECOND, 0.7, null_slot=True),
+    ),
+    "hard gate": (GateRule(hard=True), literal.Gate(hard=True)),
+    "straight-through gumbel gate": (
+        GateRule(FIRST - SECOND, 0.7, hard=True),
+        literal.Gate(FIRST, SECOND, 0.7, hard=True),
+    ),
+    "straight-through gumbel gate, null slot": (
+        GateRule(FIRST - SECOND, 0.7, hard=True, normaliser="null"),
+        literal.Gate(FIRST, SECOND, 0.7, hard=True, null_slot=True),
+    ),
+}
+
+
+def assert_same(ours: Attended, theirs: literal.Attended) -> None:
+    assert ours.details is not None
+    torch.testing.assert_close(ours.out, theirs.out)
+    torch.testing.assert_close(ours.rho_mean, theirs.rho_mean)
+    torch.testing.assert_close(ours.details.attention, theirs.alpha)
+    torch.testing.assert_close(ours.details.rho, theirs.rho)
+    torch.testing.assert_close(ours.details.beta, theirs.beta)
+    torch.testing.assert_close(ours.details.weight, theirs.weight)
+
+
+@pytest.mark.parametrize("gates", GATES.values(), ids=GATES.keys())
+@pytest.mark.parametrize(
+    ("neighbourhood", "constrained", "pair"),
+    [(PADDED, False, True), (FULL, False, False), (PADDED, True, True)],
+    ids=["padded", "full, message from the key alone", "padded, only the past"],
+)
+def test_values_and_gradients_equal_the_literal_equations(
+    gates: tuple[GateRule | None, literal.Gate | None], neighbourhood: Neighbourhood, constrained: bool, pair: bool
+) -> None:
+    rule, literal_gate = gates
+    ours_in, theirs_in = with_gradients(inputs()), with_gradients(inputs())
+
+    def arguments(given: dict[str, Tensor]) -> dict[str, Tensor | None]:
+        drop = {"gate_query", "gate_key"} if rule is None else set[str]()
+        drop |= set() if pair else {"message_query"}
+        return {name: None if name in drop else tensor for name, tensor in given.items()}
+
+    ours = attend(arguments(ours_in), neighbourhood, gate=rule, constrained=constrained, details=True)
+    theirs = attend_literally(arguments(theirs_in), neighbourhood, gate=literal_gate, constrained=constrained)
+    assert_same(ours, theirs)
+
+    direction = torch.randn(ours.out.shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    ((ours.out * direction).sum() + ours.rho_mean).backward()
+    ((theirs.out * direction).sum() + theirs.rho_mean).backward()
+    for name, tensor in ours_in.items():
+        expected = theirs_in[name].grad
+        if expected is None:
+            assert tensor.grad is None
+            continue
+        assert tensor.grad is not None
+        if rule is not None and rule.hard and rule.normaliser == "gated" and name.startswith("gate"):
+            continue  # where every gate is shut the literal Z is 0 and has no gradient; compared below
+        torch.testing.assert_close(tensor.grad, expected)
+
+
+def test_straight_through_gates_pass_the_soft_gates_gradient_through_the_hard_forward_pass() -> None:
+    ours_in, theirs_in = with_gradients(inputs(seed=3)), with_gradients(inputs(seed=3))
+    # Every query has an open gate, so that Z is never 0.
+    first = FIRST.clone()
+    first[..., ::STEPS] += 40.0
+    rule = GateRule(first - SECOND, 0.7, hard=True)
+    ours = attend(ours_in, FULL, gate=rule, details=True)
+    assert ours.details is not None
+    assert set(ours.details.beta.unique().tolist()) == {0.0, 1.0}
+    gate = literal.Gate(first, SECOND, 0.7, hard=True)
+    theirs = attend_literally(theirs_in, FULL, gate=gate)
+    assert_same(ours, theirs)
+    (ours.out**2).sum().backward()
+    (theirs.out**2).sum().backward()
+    for name, tensor in ours_in.items():
+        assert tensor.grad is not None
+        torch.testing.assert_close(tensor.grad, theirs_in[name].grad)
+
+
+def test_with_a_null_slot_straight_through_and_soft_gates_have_the_same_gate_gradients() -> None:
+    # The output is linear in the gates here, so the two differ in the forward pass only.
+    gradients: list[Tensor] = []
+    for hard in (True, False):
+        given = with_gradients(inputs())
+        rule = GateRule(FIRST - SECOND, 0.7, hard=hard, normaliser="null")
+        attend(given, PADDED, gate=rule).out.sum().backward()
+        gradient = given["gate_key"].grad
+        assert gradient is not None
+        gradients.append(gradient)
+    torch.testing.assert_close(gradients[0], gradients[1])
+    assert gradients[0].abs().max() > 0
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4])
+def test_heads_attend_independently(heads: int) -> None:
+    given = inputs(heads=heads)
+    together = attend(given, PADDED, gate=GateRule()).out
+    for head in range(heads):
+        alone = {name: x[..., head : head + 1, :] if x.dim() == 5 else x for name, x in given.items()}
+        own = slice(head * 2, head * 2 + 2)
+        torch.testing.assert_close(attend(alone, PADDED, gate=GateRule()).out, together[..., own])
+
+
+def test_a_relative_bias_is_added_to_the_scores_of_every_neighbour_alike() -> None:
+    bias = torch.randn(2, STEPS, STEPS, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    given = inputs()
+    ours = attend(given, PADDED, gate=GateRule(), relative_bias=bias, details=True)
+    theirs = attend_literally(given, PADDED, gate=literal.Gate(), bias=bias)
+    assert_same(ours, theirs)
+    without = attend(given, PADDED, gate=GateRule())
+    assert not torch.allclose(ours.out, without.out)
+
+
+@pytest.mark.parametrize("gates", GATES.values(), ids=GATES.keys())
+def test_a_sensor_without_neighbours_gets_a_zero_message_and_finite_gradients(
+    gates: tuple[GateRule | None, literal.Gate | None],
+) -> None:
+    given = with_gradients(inputs())
+    attended = attend(given, PADDED, gate=gates[0], details=True)
+    assert attended.details is not None
+    assert (attended.out[:, LONELY] == 0).all()
+    assert (attended.details.weight[:, LONELY] == 0).all()
+    assert (attended.out[:, 0] != 0).any()
+    attended.out.sum().backward()
+    for name, tensor in given.items():
+        if tensor.grad is not None:
+            assert tensor.grad.isfinite().all(), name
+
+
+def test_a_graph_without_any_edge_gives_zeros_and_no_penalty() -> None:
+    nobody = Neighbourhood(INDEX, torch.zeros_like(PRESENT))
+    attended = attend(inputs(), nobody, gate=GateRule())
+    assert (attended.out == 0).all()
+    assert attended.rho_mean == 0
+
+
+@pytest.mark.parametrize("normaliser", ["gated", "null"])
+def test_hard_gates_that_are_all_shut_give_a_zero_message_and_gradients_of_ordinary_size(normaliser: str) -> None:
+    given = inputs()
+    given["gate_query"] = torch.full_like(given["gate_query"], -5.0)
+    given["gate_key"] = torch.zeros_like(given["gate_key"])
+    given = with_gradients(given)
+    rule = GateRule(hard=True, normaliser="null" if normaliser == "null" else "gated")
+    attended = attend(given, FULL, gate=rule)
+    assert (attended.out == 0).all()
+    attended.out.sum().backward()
+    gradient = given["gate_key"].grad
+    assert gradient is not None
+    assert gradient.isfinite().all()
+    assert 0 < gradient.abs().max() < 1.0  # there is a way back, and it is no cliff
+
+
+def test_padding_does_not_matter_wherever_it_points() -> None:
+    elsewhere = torch.where(PRESENT, INDEX, 2)
+    given = inputs()
+    for rule in (GateRule(), GateRule(hard=True), None):
+        first = attend(given, PADDED, gate=rule)
+        second = attend(given, Neighbourhood(elsewhere, PRESENT), gate=rule)
+        torch.testing.assert_close(first.out, second.out)
+        torch.testing.assert_close(first.rho_mean, second.rho_mean)
+
+
+def test_a_table_known_to_be_full_gives_what_its_mask_gives() -> None:
+    given = inputs()
+    masked = Neighbourhood(FULL.index, FULL.present)
+    for rule in (GateRule(), GateRule(hard=True), None):
+        fast, slow = (attend(given, one, gate=rule, details=True) for one in (FULL, masked))
+        torch.testing.assert_close(fast.out, slow.out)
+        torch.testing.assert_close(fast.rho_mean, slow.rho_mean)
+        assert fast.details is not None
+        assert slow.details is not None
+        torch.testing.assert_close(vars(fast.details), vars(slow.details))
+
+
+def test_constrained_attention_never_looks_ahead() -> None:
+    given = inputs()
+    before = attend(given, FULL, gate=GateRule(), constrained=True).out
+    for name in ("key", "message_key", "gate_key"):
+        given[name][:, :, 2] += 10.0
+    after = attend(given, FULL, gate=GateRule(), constrained=True).out
+    torch.testing.assert_close(before[:, :, :2], after[:, :, :2], rtol=0, atol=0)
+    assert not torch.allclose(before[:, :, 2], after[:, :, 2])
+
+
+Change = Callable[[dict[str, Tensor], int, int], None]
+
+
+def _nudge(given: dict[str, Tensor], sensor: int, step: int) -> None:
+    given["key"][:, sensor, step] += 0.3
+    given["message_key"][:, sensor, step] -= 0.5
+
+
+def _shout(given: dict[str, Tensor], sensor: int, step: int) -> None:
+    given["key"][:, sensor, step] = 200.0 * given["query"][:, 0, 0].sign()
+    given["message_key"][:, sensor, step] = 1e6
+
+
+@pytest.mark.parametrize("change", [_nudge, _shout], ids=["a little", "a lot"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_definition_4_a_key_changes_the_output_if_and_only_if_its_hard_gate_is_open(
+    change: Change, dtype: torch.dtype
+) -> None:
+    base = inputs()
+    base["gate_query"] = torch.zeros_like(base["gate_query"])
+    base["gate_key"] = torch.ones_like(base["gate_key"])
+    base["gate_key"][:, 1, 1] = -1.0  # sensor 1 at step 1 is shut for everybody
+    base = {name: tensor.to(dtype) for name, tensor in base.items()}
+
+    def outputs(sensor: int, step: int) -> tuple[Tensor, Tensor]:
+        changed = {name: tensor.clone() for name, tensor in base.items()}
+        change(changed, sensor, step)
+        rule = GateRule(hard=True)
+        one, other = (attend(x, FULL, gate=rule).out for x in (base, changed))
+        return one[:, 0], other[:, 0]  # sensor 0 listens to sensors 1 and 2
+
+    torch.testing.assert_close(*outputs(1, 1), rtol=1e-5, atol=1e-6)
+    before, after = outputs(1, 2)
+    assert ((before - after).abs().amax(dim=(-1, -2)) > 1e-3).all()
+
+
+def test_details_are_consistent_with_the_output() -> None:
+    given = inputs()
+    rule = GateRule(FIRST - SECOND, 0.7)
+    attended = attend(given, PADDED, gate=rule, details=True)
+    seen = attended.details
+    assert seen is not None
+    neighboured = PRESENT.any(dim=1)
+    torch.testing.assert_close(
+        seen.attention.sum(dim=(-1, -2)), neighboured.double()[None, :, None, None].expand(BATCH, -1, 2, STEPS)
+    )
+    torch.testing.assert_close(seen.weight.sum(dim=(-1, -2)), seen.attention.sum(dim=(-1, -2)))
+    product = seen.attention * seen.beta[:, :, None]
+    total = product.sum(dim=(-1, -2), keepdim=True)
+    torch.testing.assert_close(seen.weight, product / total.clamp_min(1e-300))
+    mine = given["message_query"][:, :, :, None, None]  # (B, N, T, 1, 1, H, C)
+    theirs = given["message_key"][:, INDEX][:, :, None]  # (B, N, 1, K, T, H, C)
+    out = torch.einsum("bnhtkr,bntkrhc->bnthc", seen.weight, literal.gelu(mine + theirs))
+    torch.testing.assert_close(out.flatten(-2), attended.out)
+    present = PRESENT[None, :, None, :, None].expand_as(seen.rho)
+    torch.testing.assert_close(seen.rho[present].mean(), attended.rho_mean)
+    assert (seen.rho[~present] == 0).all()
+    assert (seen.beta[~present] == 0).all()
+
+
+def test_without_details_nothing_is_kept() -> None:
+    assert attend(inputs(), FULL, gate=GateRule()).details is None
+
+
+SMALL_INDEX, SMALL_PRESENT = torch.tensor([[1], [0], [2]]), torch.tensor([[True], [True], [False]])
+
+
+@pytest.mark.parametrize("kind", ["gumbel", "null", "deterministic", "none", "key message", "constrained"])
+def test_gradients_of_the_soft_paths_pass_gradcheck(kind: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    shape = (1, 3, 2, 2, 1)
+    tensors = [torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True) for _ in range(4)]
+    tensors += [torch.randn(shape[:3], generator=generator, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    bias = torch.randn(2, 2, 2, generator=generator, dtype=torch.float64, requires_grad=True)
+    noise = torch.randn(1, 3, 2, 2, generator=generator, dtype=torch.float64)
+    rule = {
+        "none": None,
+        "deterministic": GateRule(),
+        "null": GateRule(noise, 0.5, normaliser="null"),
+    }.get(kind, GateRule(noise, 0.5))
+
+    def layer(*given: Tensor) -> tuple[Tensor, Tensor]:
+        query, key, message_query, message_key, gate_query, gate_key, relative = given
+        attended = causal_attention(
+            query,
+            key,
+            None if kind == "key message" else message_query,
+            message_key,
+            gate_query,
+            gate_key,
+            Neighbourhood(SMALL_INDEX, SMALL_PRESENT),
+            gate=rule,
+            relative_bias=relative,
+            constrained=kind == "constrained",
+        )
+        return attended.out, attended.rho_mean + 0 * gate_query.sum()
+
+    assert torch.autograd.gradcheck(layer, (*tensors, bias))
+
+
+def test_extreme_logits_stay_finite() -> None:
+    given = inputs()
+    for size in (1e3, -1e3):
+        shifted = with_gradients({**given, "gate_query": torch.full_like(given["gate_query"], size)})
+        for rule in (GateRule(), GateRule(hard=True), GateRule(normaliser="null")):
+            attended = attend(shifted, PADDED, gate=rule)
+            assert attended.out.isfinite().all()
+            attended.out.sum().backward()
+        for tensor in shifted.values():
+            assert tensor.grad is not None
+            assert tensor.grad.isfinite().all()
