@@ -1,0 +1,1 @@
+"""Other ways to fill holes, one file per method, all behind the same `fit` and `impute`."""

@@ -1,0 +1,389 @@
+"""The command `casper`: thin. Parses, calls, prints; heavy packages are imported by the command that needs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from casper import __version__
+from casper.errors import InputError, ProblemsError
+from casper.options import (
+    Adjacency,
+    AsJson,
+    ConfigFile,
+    DataDir,
+    Device,
+    DeviceOption,
+    Devices,
+    Distances,
+    Force,
+    Freq,
+    IdColumn,
+    Key,
+    Layout,
+    LayoutOption,
+    MissingValue,
+    Preset,
+    PresetName,
+    Quiet,
+    Seed,
+    Sensors,
+    Settings,
+    Table,
+    TimeColumn,
+    Timezone,
+    Trust,
+    ValueColumn,
+    chosen_settings,
+    fit_table,
+    graph_inputs,
+    read_file,
+    refuse_beside,
+    refuse_output,
+    training_folder,
+    training_in,
+)
+
+if TYPE_CHECKING:
+    from casper.contract import Imputer
+
+app = typer.Typer(
+    name="casper",
+    help="Fill the holes in a table of sensor readings, and see which sensors the answer was drawn from.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+data_app = typer.Typer(help="The published benchmarks: which are at hand, and are their bytes the right ones?")
+app.add_typer(data_app, name="data", no_args_is_help=True)
+
+_INTERRUPTED = 130  # what Typer exits with when the user presses Ctrl-C
+
+
+def main() -> None:
+    """Run the command line. What the user got wrong ends in one line and exit code 2, never in a traceback."""
+    # Threads that wait politely: on a machine that does other things too, spinning ones make training crawl. Read by
+    # PyTorch's thread pool when it is loaded, which is later than this.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    try:
+        app()
+    except InputError as error:
+        _fail(str(error))
+    except OSError as error:
+        _fail(f"{error}; check the path, its rights and the space on the disk")
+    except SystemExit as stop:
+        if stop.code == _INTERRUPTED:
+            typer.echo("casper: stopped; an unfinished training continues with --resume", err=True)
+        raise
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(f"casper: error: {' '.join(message.splitlines())}", err=True)
+    sys.exit(2)
+
+
+@app.callback(invoke_without_command=True)
+def version(show: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if show:
+        typer.echo(f"casper {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def check(
+    table: Table,
+    sensors: Sensors = None,
+    distances: Distances = None,
+    adjacency: Adjacency = None,
+    freq: Freq = None,
+    timezone: Timezone = None,
+    missing_value: MissingValue = None,
+    layout: LayoutOption = Layout.auto,
+    time_column: TimeColumn = None,
+    id_column: IdColumn = None,
+    value_column: ValueColumn = None,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look at a table before filling it: period, step, gaps, odd sensors; every problem at once."""
+    from casper import console
+    from casper.check import summarise
+    from casper.frame import match_sensors, to_frame
+    from casper.graph import build_graph
+
+    read, _ = read_file(table, layout, time_column, id_column, value_column, key)
+    problems: list[str] = []
+    frame = listed = None
+    try:
+        frame = to_frame(read, freq=freq, timezone=timezone, missing_values=tuple(missing_value or ()))
+    except InputError as error:
+        problems += _each(error)
+    try:
+        listed = graph_inputs([str(name) for name in read.columns], sensors, distances, adjacency)
+        if listed.get("sensors") is not None:
+            match_sensors(listed["sensors"], [str(name) for name in read.columns])
+    except InputError as error:
+        problems += _each(error)
+    if problems or frame is None or listed is None:
+        raise ProblemsError(problems)
+    graph = build_graph(frame, **listed)
+    summary = summarise(frame)
+    if as_json:
+        degree = graph.degree()
+        told = {"origin": graph.origin, "edges": len(graph.source), "degree": [int(degree.min()), int(degree.max())]}
+        typer.echo(json.dumps({**summary.to_dict(), "graph": told}, indent=2))
+    else:
+        console.show_summary(table.name, summary, graph)
+
+
+@app.command()
+def fit(
+    table: Annotated[str, typer.Argument(help="A table file, or the name of a benchmark such as aqi36.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the fitted model.")],
+    sensors: Sensors = None,
+    distances: Distances = None,
+    adjacency: Adjacency = None,
+    freq: Freq = None,
+    timezone: Timezone = None,
+    missing_value: MissingValue = None,
+    layout: LayoutOption = Layout.auto,
+    time_column: TimeColumn = None,
+    id_column: IdColumn = None,
+    value_column: ValueColumn = None,
+    key: Key = None,
+    preset: Preset = PresetName.fast,
+    seed: Seed = 0,
+    device: DeviceOption = Device.auto,
+    devices: Devices = 1,
+    settings: Settings = None,
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    trust: Trust = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a training that was interrupted.")] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard logs.")] = False,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fit a model on a table and keep it in a folder."""
+    from casper import console, datasets
+    from casper.files import refuse_overwriting
+    from casper.imputer import Casper
+
+    console.set_up_notes(quiet=quiet)
+    refuse_overwriting(out, force=force)
+    work = training_folder(out, resume=resume, force=force)
+    model = Casper(
+        preset=preset.value,
+        seed=seed,
+        device=device.value,
+        devices=devices,
+        progress=not quiet,
+        **chosen_settings(settings, config),
+    ).train_in(work, tensorboard=tensorboard)
+    benchmark = read = None
+    if table in datasets.NAMES and not Path(table).exists():
+        benchmark = datasets.load(table, data_dir=data_dir, trust=trust)
+    else:
+        read, _ = read_file(Path(table), layout, time_column, id_column, value_column, key)
+    with training_in(work, resume=resume):
+        if benchmark is not None:
+            model.fit_benchmark(benchmark)
+        elif read is not None:
+            fit_table(model, read, sensors, distances, adjacency, freq, timezone, missing_value)
+        model.save_pretrained(out, force=force)
+        for kept in ("metrics.csv", "tensorboard"):
+            if (work / kept).exists():
+                (work / kept).rename(out / kept)
+    console.show_fitted(out, model.describe())
+
+
+@app.command()
+def impute(
+    table: Table,
+    out: Annotated[Path, typer.Option("--out", "-o", help="File for the filled table; its suffix names the format.")],
+    model: Annotated[str | None, typer.Option(help="Folder of a fitted model, or the name of shipped weights.")] = None,
+    method: Annotated[str, typer.Option(help="Without a model: what to fit first (see `casper methods`).")] = "casper",
+    sensors: Sensors = None,
+    distances: Distances = None,
+    adjacency: Adjacency = None,
+    freq: Freq = None,
+    timezone: Timezone = None,
+    missing_value: MissingValue = None,
+    layout: LayoutOption = Layout.auto,
+    time_column: TimeColumn = None,
+    id_column: IdColumn = None,
+    value_column: ValueColumn = None,
+    key: Key = None,
+    preset: Preset = PresetName.fast,
+    seed: Seed = 0,
+    device: DeviceOption = Device.auto,
+    settings: Settings = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write the same table without holes. Without --model it fits one first."""
+    from casper import console
+    from casper.imputer import Casper
+    from casper.io import write_table
+    from casper.methods import make_imputer
+
+    console.set_up_notes(quiet=quiet)
+    refuse_output(out, force=force)
+    read, look = read_file(table, layout, time_column, id_column, value_column, key)
+    if model is not None:
+        refuse_beside(
+            "--model",
+            sensors=sensors,
+            distances=distances,
+            adjacency=adjacency,
+            freq=freq,
+            timezone=timezone,
+            missing_value=missing_value,
+            settings=settings,
+        )
+        imputer: Imputer = Casper.from_pretrained(model, device=device.value)
+    else:
+        options = {"preset": preset.value, "seed": seed, "device": device.value, "progress": not quiet}
+        imputer = make_imputer(method, **_method_options(method, options, settings))
+        fit_table(imputer, read, sensors, distances, adjacency, freq, timezone, missing_value)
+    filled = imputer.impute(read)
+    write_table(filled, out, like=look, force=force)
+    console.show_filled(out, read, filled)
+
+
+@app.command()
+def evaluate(
+    dataset: Annotated[str, typer.Argument(help="A benchmark: aqi36, metr-la-point, metr-la-block, ...")],
+    method: Annotated[str | None, typer.Option(help="Fit this method on the benchmark, then score it.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Score a fitted model: a folder, or the name of shipped weights.")
+    ] = None,
+    preset: Preset = PresetName.fast,
+    seed: Seed = 0,
+    device: DeviceOption = Device.auto,
+    settings: Settings = None,
+    data_dir: DataDir = None,
+    trust: Trust = False,
+    out: Annotated[Path | None, typer.Option("--out", help="Also write a result file (JSON).")] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Score a method or a fitted model on a benchmark's test cells."""
+    from casper import console, datasets
+    from casper.evaluate import device_name, provenance, write_result
+    from casper.evaluate import evaluate as score
+    from casper.files import refuse_overwriting
+    from casper.imputer import Casper
+    from casper.methods import make_imputer
+
+    if (method is None) == (model is None):
+        raise InputError("say what to score: either --method NAME or --model MODEL")
+    if out is not None:
+        refuse_overwriting(out, force=force)
+    started = time.time()
+    if model is not None:
+        refuse_beside("--model", settings=settings)
+        imputer: Imputer = Casper.from_pretrained(model, device=device.value)
+    else:
+        assert method is not None
+        options = {"preset": preset.value, "seed": seed, "device": device.value, "progress": not as_json}
+        imputer = make_imputer(method, **_method_options(method, options, settings))
+    benchmark = datasets.load(dataset, data_dir=data_dir, trust=trust)
+    if model is None:
+        imputer.fit_benchmark(benchmark)
+    scores = score(imputer, benchmark)
+    if out is not None:
+        about = imputer.describe() if isinstance(imputer, Casper) else {}
+        origin = provenance(seed=seed if model is None else None, device=device_name(device.value), started=started)
+        write_result(out, {**scores, "model": about, **origin})
+    if as_json:
+        typer.echo(json.dumps(scores))
+    else:
+        console.show_scores(scores)
+
+
+@app.command()
+def methods() -> None:
+    """List every imputer there is."""
+    from casper import console
+    from casper.methods import METHODS
+
+    console.show_methods({name: method.summary for name, method in METHODS.items()})
+
+
+@app.command()
+def simulate(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the files.")],
+    sensors: Annotated[int, typer.Option(help="How many sensors.")] = 24,
+    steps: Annotated[int, typer.Option(help="How many hours.")] = 2160,
+    seed: Seed = 0,
+    force: Force = False,
+) -> None:
+    """Write a simulated air-quality network: readings with holes, the truth, sensors, the true causal graph."""
+    from casper.files import atomic_folder
+    from casper.simulate import simulate as simulate_network
+
+    made = simulate_network(sensors=sensors, steps=steps, seed=seed)
+    with atomic_folder(out, force=force) as folder:
+        made.table.to_csv(folder / "readings.csv")
+        made.complete.to_csv(folder / "truth.csv")
+        made.sensors.to_csv(folder / "sensors.csv", index=False)
+        made.edges.to_csv(folder / "edges.csv", index=False)
+    typer.echo(f"Wrote readings.csv, truth.csv, sensors.csv and edges.csv to {out}")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the filled table and the pictures.")] = Path(
+        "casper-demo"
+    ),
+    force: Force = False,
+) -> None:
+    """Fill the holes of a simulated network with shipped weights, and compare with the truth. Under a minute."""
+    from casper import console
+    from casper.demo import run_demo
+
+    console.show_demo(run_demo(out, force=force))
+
+
+@data_app.command("list")
+def data_list(data_dir: DataDir = None) -> None:
+    """Which benchmarks there are, and which of them are at hand."""
+    from casper import console, datasets
+
+    console.show_benchmarks(datasets.at_hand(data_dir=data_dir))
+
+
+@data_app.command("verify")
+def data_verify(
+    names: Annotated[list[str] | None, typer.Argument(help="Benchmarks to check; without any, all at hand.")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Check bytes, masks, counts and splits against the published protocols."""
+    from casper import console, datasets
+
+    wanted = names or [name for name, lacking in datasets.at_hand(data_dir=data_dir).items() if not lacking]
+    if not wanted:
+        raise InputError(f"no benchmark is in {datasets.data_folder(data_dir)}; see `casper data list`")
+    results = {name: datasets.verify(name, data_dir=data_dir) for name in wanted}
+    console.show_checks(results)
+    if not all(check.ok for checks in results.values() for check in checks):
+        raise typer.Exit(code=1)
+
+
+def _method_options(method: str, options: dict[str, Any], settings: list[str] | None) -> dict[str, Any]:
+    """Only CASPER has a preset, a seed and settings."""
+    if method == "casper":
+        return options | chosen_settings(settings, None)
+    refuse_beside(f"--method {method}", settings=settings)
+    return {}
+
+
+def _each(error: InputError) -> list[str]:
+    return list(error.problems) if isinstance(error, ProblemsError) else [str(error)]

@@ -1,0 +1,155 @@
+"""What the command line prints: tables and sentences for a person."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.table import Table
+
+if TYPE_CHECKING:  # printing a summary must not wait for PyTorch to be loaded
+    from pathlib import Path
+
+    import pandas as pd
+
+    from casper.check import TableSummary
+    from casper.datasets import Check
+    from casper.demo import DemoResult
+    from casper.graph import SensorGraph
+
+_MOST_LISTED = 8
+
+
+def set_up_notes(*, quiet: bool) -> None:
+    """Notes of the package (what was done to the table, where the graph came from) go to standard error."""
+    logger = logging.getLogger("casper")
+    logger.handlers.clear()
+    logger.setLevel(logging.WARNING if quiet else logging.INFO)
+    logger.addHandler(
+        RichHandler(console=Console(stderr=True), show_time=False, show_level=False, show_path=False, markup=False)
+    )
+
+
+def show_summary(name: str, summary: TableSummary, graph: SensorGraph) -> None:
+    gaps, degree = summary.gaps, graph.degree()
+    lines = {
+        "period": f"{summary.start} to {summary.end}",
+        "step": f"{_duration(summary.step)}, {summary.steps:,} steps",
+        "sensors": f"{summary.sensors:,}",
+        "missing": f"{summary.missing_share:.1%} of all cells; everything at {summary.blackout_share:.1%} of the steps",
+        "gaps": f"{gaps.count:,} gaps, median {gaps.median:g} steps; cells by length of their gap: "
+        + ", ".join(f"{length}: {cells:,}" for length, cells in gaps.cells_by_length.items()),
+        "longest gap": "none"
+        if gaps.longest_sensor is None
+        else f"{gaps.longest:,} steps, sensor {gaps.longest_sensor}, {gaps.longest_start} to {gaps.longest_end}",
+        "never report": _listed(summary.dead),
+        "hardly report": _listed(summary.nearly_dead),
+        "constant": _listed(summary.constant),
+        "graph": f"{graph.origin} {len(graph.source):,} edges; "
+        f"neighbours per sensor {degree.min()} to {degree.max()}, {degree.mean():.1f} on average",
+    }
+    table = Table(title=name, show_header=False, title_justify="left")
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for what, told in lines.items():
+        table.add_row(what, told)
+    for what, sentences in {
+        "suspicious": [suspicion.sentence for suspicion in summary.suspicions],
+        "done": list(summary.notes),
+    }.items():
+        for number, sentence in enumerate(sentences[:_MOST_LISTED]):
+            table.add_row(what if number == 0 else "", sentence)
+        if len(sentences) > _MOST_LISTED:
+            table.add_row("", f"... and {len(sentences) - _MOST_LISTED} more (--json lists all)")
+    _console().print(table)
+
+
+def show_fitted(out: Path, card: Mapping[str, Any]) -> None:
+    _console().print(
+        f"Fitted in {card['seconds']:.0f} s ({card['epochs']} epochs on {card['trained_on']}, best epoch "
+        f"{card['best_epoch'] + 1}).\nMean absolute error on held-back cells: {card['validation_mae']:.4g}\n"
+        f"The model is in {out}; fill a table with: casper impute TABLE --model {out} -o FILLED",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def show_filled(out: Path, table: pd.DataFrame, filled: pd.DataFrame) -> None:
+    about = filled.attrs["casper"]
+    # Numbers that stand for a hole were filled too, so what differs is counted, not what is NaN.
+    before, after = (one.to_numpy(dtype=np.float64, na_value=np.nan) for one in (table, filled))
+    _console().print(
+        f"Filled {int((before != after).sum()):,} of {table.size:,} cells; wrote {out}", highlight=False, soft_wrap=True
+    )
+    if about["flagged"]:
+        _console(stderr=True).print(
+            f"Filled from other sensors alone, trust with care: {_listed(about['flagged'])} never report.",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def show_scores(scores: Mapping[str, Any]) -> None:
+    table = Table(title=f"{scores['method']} on {scores['dataset']} ({scores['n_scored']:,} scored cells)")
+    for column in ("", "MAE", "MSE", "MRE %"):
+        table.add_column(column, justify="right")
+    for label, suffix in (("per window", ""), ("per step", "_step")):
+        table.add_row(label, *(f"{scores[name + suffix]:.4f}" for name in ("mae", "mse", "mre")))
+    _console().print(table)
+
+
+def show_methods(summaries: Mapping[str, str]) -> None:
+    table = Table("method", "what it does")
+    for name, summary in summaries.items():
+        table.add_row(name, summary)
+    _console().print(table)
+
+
+def show_benchmarks(at_hand: Mapping[str, Sequence[str]]) -> None:
+    table = Table("benchmark", "at hand", "what is lacking")
+    for name, lacking in at_hand.items():
+        table.add_row(name, "no" if lacking else "yes", "\n".join(lacking))
+    _console().print(table)
+
+
+def show_checks(results: Mapping[str, Sequence[Check]]) -> None:
+    table = Table("benchmark", "what", "expected", "found", "")
+    for name, checks in results.items():
+        for check in checks:
+            table.add_row(name, check.what, str(check.expected), str(check.found), "ok" if check.ok else "WRONG")
+    _console().print(table)
+
+
+def show_demo(result: DemoResult) -> None:
+    table = Table(title=f"Error on {result.hidden:,} readings that the model never saw (ug/m3)", title_justify="left")
+    for column in ("method", "MAE", "RMSE", "worse than CASPER by"):
+        table.add_column(column, justify="left" if column == "method" else "right")
+    best = result.scores["mae"].iloc[0]
+    for label, row in result.scores.iterrows():
+        worse = "" if row["mae"] == best else f"{row['mae'] / best - 1:+.0%}"
+        table.add_row(str(label), f"{row['mae']:.2f}", f"{row['rmse']:.2f}", worse)
+    console = _console()
+    console.print(table)
+    console.print(f"{result.about} Took {result.seconds:.1f} s.", highlight=False, soft_wrap=True)
+    for path, what in result.files.items():
+        console.print(f"  {path}: {what}", highlight=False, soft_wrap=True)
+
+
+def _console(*, stderr: bool = False) -> Console:
+    """Names of sensors and files are shown as they are: [/b] is no markup and :b: no picture."""
+    return Console(stderr=stderr, markup=False, emoji=False)
+
+
+def _duration(step: pd.Timedelta) -> str:
+    return str(step).removeprefix("0 days ")
+
+
+def _listed(names: Sequence[str]) -> str:
+    if not names:
+        return "none"
+    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
+    return ", ".join(names[:_MOST_LISTED]) + more

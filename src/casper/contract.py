@@ -1,0 +1,167 @@
+"""What every imputer answers to, CASPER and baselines alike: `fit` and `impute` on tables.
+
+A method fills in `fit_frame` and `impute_frame`; checking, matching of sensors and the round trip of units, names,
+dtypes and observed values happen here, once.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from casper.datasets import Benchmark
+from casper.errors import InputError, some
+from casper.frame import SensorFrame, to_frame
+from casper.graph import SensorGraph, build_graph
+
+log = logging.getLogger("casper")
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """How a table is to be read; remembered from `fit` and used again by `impute`."""
+
+    freq: str | None = None
+    timezone: str | None = None
+    missing_values: tuple[float, ...] = ()
+
+    def to_frame(self, table: pd.DataFrame) -> SensorFrame:
+        return to_frame(table, freq=self.freq, timezone=self.timezone, missing_values=self.missing_values)
+
+
+class Imputer(ABC):
+    """Fills the holes of a table: a row per time, a column per sensor, NaN where nothing was measured."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+
+    _graph: SensorGraph | None = None
+    _step: pd.Timedelta | None = None
+    _options: TableOptions = TableOptions()
+
+    def fit(
+        self,
+        table: pd.DataFrame,
+        *,
+        sensors: pd.DataFrame | None = None,
+        distances: ArrayLike | None = None,
+        adjacency: ArrayLike | None = None,
+        freq: str | None = None,
+        timezone: str | None = None,
+        missing_values: Sequence[float] = (),
+    ) -> Self:
+        """Learn from a table. Give `sensors` (id, latitude, longitude), or `distances`, or `adjacency` (rows are
+        sources), or nothing: then the graph comes from the table's strongest correlations."""
+        options = TableOptions(freq, timezone, tuple(missing_values))
+        frame = options.to_frame(table)
+        graph = build_graph(frame, sensors=sensors, distances=distances, adjacency=adjacency)
+        for note in (*frame.notes, graph.origin):
+            log.info(note)
+        self.fit_frame(frame, graph)
+        self._remember(frame, graph, options)
+        return self
+
+    def impute(self, table: pd.DataFrame) -> pd.DataFrame:
+        """The same table without holes. Observed values come back bit for bit; `attrs["casper"]` holds what was
+        noticed: notes, and the sensors that never reported and were filled from the others."""
+        frame = self._options.to_frame(table)
+        order = self.column_order(frame)
+        filled = np.empty_like(frame.values)
+        filled[:, order] = self.impute_frame(frame.select(order))
+        result = frame.restore(filled)
+        result.attrs["casper"] = {"method": self.name, "notes": list(frame.notes), "flagged": list(frame.dead)}
+        return result
+
+    def transform(self, table: pd.DataFrame) -> pd.DataFrame:
+        """`impute`, under the name scikit-learn users expect."""
+        return self.impute(table)
+
+    def fit_transform(
+        self,
+        table: pd.DataFrame,
+        *,
+        sensors: pd.DataFrame | None = None,
+        distances: ArrayLike | None = None,
+        adjacency: ArrayLike | None = None,
+        freq: str | None = None,
+        timezone: str | None = None,
+        missing_values: Sequence[float] = (),
+    ) -> pd.DataFrame:
+        """`fit`, then `impute` the same table."""
+        fitted = self.fit(
+            table,
+            sensors=sensors,
+            distances=distances,
+            adjacency=adjacency,
+            freq=freq,
+            timezone=timezone,
+            missing_values=missing_values,
+        )
+        return fitted.impute(table)
+
+    @abstractmethod
+    def fit_frame(self, frame: SensorFrame, graph: SensorGraph) -> None:
+        """Learn from a checked frame."""
+
+    @abstractmethod
+    def impute_frame(self, frame: SensorFrame) -> NDArray[np.float64]:
+        """(T, N) without NaN, sensors in the order of the frame that was fitted."""
+
+    def fit_benchmark(self, benchmark: Benchmark) -> None:
+        """Learn from what a benchmark lets a method see.
+
+        Methods without a notion of training windows use GRIN's in-sample convention: everything that was observed
+        except the scored cells of the test period.
+        """
+        scored = benchmark.hidden & benchmark.test_steps[:, None]
+        frame = benchmark.frame.hide(scored)
+        self.fit_frame(frame, benchmark.graph)
+        self._remember(frame, benchmark.graph, TableOptions())
+
+    def impute_windows(self, benchmark: Benchmark) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+        """Batches of test window starts (B,) and their imputations (B, N, window).
+
+        Methods that fill a whole table do so once, over the whole visible series, and cut the windows out of it.
+        """
+        self.check_benchmark(benchmark)
+        filled = self.impute_frame(benchmark.frame.hide(benchmark.hidden))
+        for starts in np.array_split(benchmark.test_starts, max(1, len(benchmark.test_starts) // 256)):
+            yield starts, filled[starts[:, None] + np.arange(benchmark.window)].swapaxes(1, 2)
+
+    def check_benchmark(self, benchmark: Benchmark) -> None:
+        if self.graph.sensors != benchmark.frame.sensors:
+            raise InputError(f"the model was fitted on other sensors than those of {benchmark.name}")
+
+    @property
+    def graph(self) -> SensorGraph:
+        if self._graph is None:
+            raise InputError(f"this {self.name} imputer is not fitted yet; call fit(table) first")
+        return self._graph
+
+    def column_order(self, frame: SensorFrame) -> NDArray[np.int64]:
+        """Where each fitted sensor stands in the frame; refuses tables of other sensors or another step."""
+        wanted = self.graph.sensors
+        place = {sensor: number for number, sensor in enumerate(frame.sensors)}
+        missing = [sensor for sensor in wanted if sensor not in place]
+        extra = sorted(set(place) - set(wanted))
+        if missing or extra:
+            lacks = f"it lacks {some(missing)}" if missing else ""
+            knows_not = f"the model does not know {some(extra)}" if extra else ""
+            what = " and ".join(filter(None, (lacks, knows_not)))
+            raise InputError(f"the model was fitted on other sensors: {what}; fit a model on this table")
+        if self._step is not None and frame.step != self._step:
+            raise InputError(
+                f"the model was fitted on steps of {self._step}, this table has steps of {frame.step}; "
+                "fit a model on this table or resample it"
+            )
+        return np.array([place[sensor] for sensor in wanted], dtype=np.int64)
+
+    def _remember(self, frame: SensorFrame, graph: SensorGraph, options: TableOptions) -> None:
+        self._graph, self._step, self._options = graph, frame.step, options

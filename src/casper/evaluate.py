@@ -1,0 +1,79 @@
+"""Scoring an imputer on a benchmark, and saying where a figure came from."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shlex
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from casper.contract import Imputer
+from casper.datasets import Benchmark
+from casper.files import atomic
+from casper.metrics import score_windows
+
+
+def evaluate(imputer: Imputer, benchmark: Benchmark) -> dict[str, Any]:
+    """dataset, method; mae, mse, mre counted per window; mae_step, mse_step, mre_step per step; n_scored."""
+    scores = score_windows(imputer.impute_windows(benchmark), truth=benchmark.values, hidden=benchmark.hidden)
+    return {"dataset": benchmark.name, "method": imputer.name, **scores}
+
+
+def evaluate_method(imputer: Imputer, benchmark: Benchmark) -> dict[str, Any]:
+    """`evaluate` after fitting the imputer on what the benchmark lets it see."""
+    imputer.fit_benchmark(benchmark)
+    return evaluate(imputer, benchmark)
+
+
+def provenance(*, seed: int | None, device: str, started: float) -> dict[str, Any]:
+    """What makes a figure repeatable: command, commit, seed, device, versions, wall time since `started`."""
+    packages = ("casper-impute", "torch", "lightning", "numpy", "pandas", "scikit-learn")
+    return {
+        "command": shlex.join(["casper", *sys.argv[1:]]),
+        "commit": _commit(),
+        "seed": seed,
+        "device": device,
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in packages}},
+        "wall_seconds": round(time.time() - started, 2),
+    }
+
+
+def write_result(path: Path, record: dict[str, Any]) -> None:
+    with atomic(path) as temporary:
+        temporary.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+
+def device_name(device: str) -> str:
+    """The hardware a run uses, in words."""
+    import torch
+
+    if device != "cpu" and torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    return f"{platform.processor() or platform.machine()} CPU, {torch.get_num_threads()} threads"
+
+
+def _commit() -> str | None:
+    """The commit of the checkout this package runs from, with a plus sign if files differ from it."""
+    here = Path(__file__).resolve()
+    try:
+        _git(here.parent, "ls-files", "--error-unmatch", here.name)  # else it is installed in somebody else's checkout
+        return _git(here.parent, "describe", "--always", "--abbrev=40", "--dirty=+")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    told = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True)  # noqa: S603, S607
+    return told.stdout.strip()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,184 @@
+"""Options that several commands share, and what they stand for."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Generator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from casper.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from casper.contract import Imputer
+    from casper.io import TableFormat
+
+
+class PresetName(StrEnum):
+    fast = "fast"
+    paper = "paper"
+    best = "best"
+
+
+class Device(StrEnum):
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+class Layout(StrEnum):
+    auto = "auto"
+    wide = "wide"
+    long = "long"
+
+
+Table = Annotated[Path, typer.Argument(help="CSV, Parquet or HDF5 file: a row per time, a column per sensor; or long.")]
+Sensors = Annotated[Path | None, typer.Option("--sensors", help="File with id, latitude, longitude of every sensor.")]
+Distances = Annotated[Path | None, typer.Option(help="Matrix of distances between sensors instead (rows: from).")]
+Adjacency = Annotated[Path | None, typer.Option(help="Matrix of weights between sensors instead (rows: from).")]
+Freq = Annotated[str | None, typer.Option(help="Time step, such as 5min or 1h, if the stamps are irregular.")]
+Timezone = Annotated[str | None, typer.Option(help="Zone of stamps that carry none, such as Europe/Berlin.")]
+MissingValue = Annotated[
+    list[float] | None, typer.Option(help="A number that means 'missing', such as -999. Repeatable.")
+]
+LayoutOption = Annotated[Layout, typer.Option(help="Wide (a column per sensor) or long (id, time, value).")]
+TimeColumn = Annotated[str | None, typer.Option(help="Name of the time column.")]
+IdColumn = Annotated[str | None, typer.Option(help="Long tables: name of the sensor column.")]
+ValueColumn = Annotated[str | None, typer.Option(help="Long tables: name of the value column.")]
+Key = Annotated[str | None, typer.Option(help="HDF5: which table of the file.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
+Preset = Annotated[PresetName, typer.Option(help="fast: minutes on a laptop; paper: the paper's; best: ours.")]
+Seed = Annotated[int, typer.Option(help="Same seed, same machine: same result.")]
+DeviceOption = Annotated[Device, typer.Option("--device", help="Where to compute; auto takes a GPU if there is one.")]
+Devices = Annotated[int, typer.Option(help="How many GPUs, or processes on a CPU.")]
+Settings = Annotated[list[str] | None, typer.Option("--set", help="Change a setting: --set window=48. Repeatable.")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="JSON file of settings, as --set takes them.")]
+Trust = Annotated[bool, typer.Option("--trust", help="Use benchmark files whose bytes are not the published ones.")]
+DataDir = Annotated[Path | None, typer.Option(help="Folder with the benchmark files; otherwise CASPER_DATA.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no notes.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")]
+
+_OPTIONS_OF_THEIR_OWN = {
+    "preset": "--preset",
+    "seed": "--seed",
+    "device": "--device",
+    "devices": "--devices",
+    "progress": "--quiet",
+}
+
+
+def read_file(
+    path: Path,
+    layout: Layout,
+    time_column: str | None,
+    id_column: str | None,
+    value_column: str | None,
+    key: str | None,
+) -> tuple[pd.DataFrame, TableFormat]:
+    from casper.io import read_table
+
+    return read_table(
+        path, layout=layout.value, time_column=time_column, id_column=id_column, value_column=value_column, key=key
+    )
+
+
+def graph_inputs(
+    ids: list[str], sensors: Path | None, distances: Path | None, adjacency: Path | None
+) -> dict[str, Any]:
+    from casper.io import read_matrix, read_sensors
+
+    return {
+        "sensors": None if sensors is None else read_sensors(sensors),
+        "distances": None if distances is None else read_matrix(distances, sensors=ids),
+        "adjacency": None if adjacency is None else read_matrix(adjacency, sensors=ids),
+    }
+
+
+def fit_table(
+    imputer: Imputer,
+    table: pd.DataFrame,
+    sensors: Path | None,
+    distances: Path | None,
+    adjacency: Path | None,
+    freq: str | None,
+    timezone: str | None,
+    missing_values: list[float] | None,
+) -> None:
+    inputs = graph_inputs([str(name) for name in table.columns], sensors, distances, adjacency)
+    imputer.fit(table, **inputs, freq=freq, timezone=timezone, missing_values=tuple(missing_values or ()))
+
+
+def chosen_settings(pairs: list[str] | None, config: Path | None) -> dict[str, Any]:
+    """Settings from a JSON file and from name=value pairs, the pairs winning."""
+    settings: Any = {}
+    if config is not None:
+        try:
+            settings = json.loads(config.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{config} cannot be read as JSON settings: {error}") from error
+        if not isinstance(settings, dict):
+            raise InputError(f'{config} must hold an object such as {{"window": 48}}')
+    for pair in pairs or ():
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise InputError(f"--set takes name=value, not {pair!r}")
+        try:
+            settings[name] = json.loads(text)
+        except ValueError:
+            settings[name] = text  # plain words such as key or sensor
+    for name, option in _OPTIONS_OF_THEIR_OWN.items():
+        if name in settings:
+            raise InputError(f"{name} is no setting but has an option of its own: use {option}")
+    return settings
+
+
+def refuse_beside(chosen: str, **given: Any) -> None:
+    """What was given must not be ignored silently."""
+    useless = ["--set" if name == "settings" else f"--{name.replace('_', '-')}" for name in given if given[name]]
+    if useless:
+        raise InputError(f"{', '.join(useless)} cannot be used together with {chosen}: it says how a model is fitted")
+
+
+def refuse_output(out: Path, *, force: bool) -> None:
+    """Whatever would keep the filled table from being written is told before the work is done, not after it."""
+    from casper.files import refuse_overwriting
+    from casper.io import SUFFIXES
+
+    if out.is_dir():
+        raise InputError(f"{out} is a folder: give the name of a file in it")
+    if Path(out.name.lower().removesuffix(".gz")).suffix not in SUFFIXES:
+        raise InputError(f"{out.name}: files of this kind are not known; use one that ends in {', '.join(SUFFIXES)}")
+    refuse_overwriting(out, force=force)
+
+
+def training_folder(out: Path, *, resume: bool, force: bool) -> Path:
+    """Where checkpoints live while the model is not finished; refuses to forget or to invent an unfinished training."""
+    work = out.with_name(out.name + ".training")
+    if work.exists() and not resume and not force:
+        raise InputError(f"{work} holds an unfinished training: continue it with --resume or discard it with --force")
+    if resume and not work.exists():
+        raise InputError(f"there is no unfinished training in {work}; run without --resume")
+    return work
+
+
+@contextlib.contextmanager
+def training_in(work: Path, *, resume: bool) -> Generator[None]:
+    """An earlier training is discarded unless it is resumed; a failure leaves nothing but what can be resumed."""
+    from casper.keeper import CHECKPOINT
+
+    if not resume:
+        shutil.rmtree(work, ignore_errors=True)
+    try:
+        yield
+    except BaseException:
+        if not any(work.rglob(CHECKPOINT)):
+            shutil.rmtree(work, ignore_errors=True)
+        raise
+    shutil.rmtree(work)
