@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
 if TYPE_CHECKING:
     from casper.datasets import Benchmark
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
 
 BENCHMARK_STEPS, BENCHMARK_WINDOW = 240, 12
 
+# The order of sums depends on the number of threads: processes that tests start use one, and so must the tests.
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def hdf5() -> None:
+    """Tests that read or write HDF5 files are skipped where the optional package is absent."""
+    pytest.importorskip("tables", reason="the optional package tables is not installed")
+
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
@@ -26,7 +36,7 @@ def shared_data() -> Path:
     folder = Path(os.environ.get("CASPER_DATA") or Path(__file__).parents[2] / "shared" / "data")
     if not folder.is_dir():
         pytest.skip(f"no benchmark data in {folder}: set CASPER_DATA to the folder that holds them")
-    return folder
+    return folder.resolve()
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +52,7 @@ def tiny_settings() -> dict[str, Any]:
         "epochs": 2,
         "batches_per_epoch": 10,
         "batch_size": 4,
-        "validation_windows": 20,
+        "validation_cells": 5_000,
     }
 
 
@@ -72,10 +82,10 @@ def small_benchmark() -> Benchmark:
     """Six sensors: 120 steps to train on, 48 to watch, 72 to test; every fifth reading is hidden."""
     import numpy as np
 
-    from casper.simulate import simulate
     from casper.datasets import Benchmark
     from casper.frame import from_arrays
     from casper.graph import graph_from_coordinates
+    from casper.simulate import simulate
 
     made = simulate(sensors=6, steps=BENCHMARK_STEPS, seed=5)
     values = made.table.to_numpy()
@@ -128,6 +138,14 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     logger = logging.getLogger("casper")
     logger.handlers.clear()
     logger.setLevel(logging.NOTSET)
+
+
+@pytest.fixture
+def shell() -> dict[str, str]:
+    """The environment of a new process that is to run the same package, installed or not."""
+    import casper
+
+    return {**os.environ, "PYTHONPATH": str(Path(casper.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture

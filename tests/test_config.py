@@ -80,7 +80,7 @@ def test_values_of_the_wrong_kind_are_refused_and_the_right_kind_is_told(
         (TrainingConfig, {"batches_per_epoch": 0}, "batches_per_epoch"),
         (TrainingConfig, {"batch_size": -1}, "batch_size"),
         (TrainingConfig, {"patience": 0}, "patience"),
-        (TrainingConfig, {"validation_windows": 0}, "validation_windows"),
+        (TrainingConfig, {"validation_cells": 0}, "validation_cells"),
         (TrainingConfig, {"learning_rate": 0.0}, "learning_rate must be positive"),
         (TrainingConfig, {"hidden_shares": ()}, "hidden_shares"),
         (TrainingConfig, {"hidden_shares": (0.2, 1.0)}, "hidden_shares"),

@@ -244,6 +244,7 @@ def small_aqi(folder: Path, *, suffix: str = "h5") -> pd.DataFrame:
     return table
 
 
+@pytest.mark.usefixtures("hdf5")
 @pytest.mark.parametrize("suffix", ["h5", "parquet"])
 def test_pems_bay_is_put_on_the_full_grid_and_keeps_its_zeros(suffix: str, tmp_path: Path):
     table = small_pems_bay(tmp_path, suffix=suffix)
@@ -256,6 +257,7 @@ def test_pems_bay_is_put_on_the_full_grid_and_keeps_its_zeros(suffix: str, tmp_p
     np.testing.assert_array_equal(benchmark.values[:288], table.to_numpy(dtype=np.float32)[:288])
 
 
+@pytest.mark.usefixtures("hdf5")
 @pytest.mark.parametrize("suffix", ["h5", "parquet"])
 def test_aqi_hides_what_is_missing_a_month_later(suffix: str, tmp_path: Path):
     table = small_aqi(tmp_path, suffix=suffix)
@@ -266,6 +268,7 @@ def test_aqi_hides_what_is_missing_a_month_later(suffix: str, tmp_path: Path):
     assert set(benchmark.frame.times[benchmark.test_steps].month) == {3, 6, 9, 12}
 
 
+@pytest.mark.usefixtures("hdf5")
 def test_files_that_are_not_the_published_ones_are_refused_unless_trusted(tmp_path: Path):
     small_pems_bay(tmp_path)
     with pytest.raises(InputError, match=r"pems-bay\.h5 is not the published file \(sha256 .*trust=True"):
@@ -281,6 +284,7 @@ def test_a_file_without_a_published_checksum_is_refused_unless_trusted(tmp_path:
         load("aqi", data_dir=tmp_path)
 
 
+@pytest.mark.usefixtures("hdf5")
 def test_verification_does_not_open_a_foreign_hdf5_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     small_pems_bay(tmp_path)
 
@@ -337,6 +341,7 @@ def test_the_folder_comes_from_the_argument_then_from_the_environment(tmp_path: 
         data_folder(tmp_path / "nowhere")
 
 
+@pytest.mark.usefixtures("hdf5")
 def test_reading_hdf5_says_which_package_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     small_aqi(tmp_path)
 
@@ -348,6 +353,7 @@ def test_reading_hdf5_says_which_package_is_missing(tmp_path: Path, monkeypatch:
         load("aqi", data_dir=tmp_path, trust=True)
 
 
+@pytest.mark.usefixtures("hdf5")
 def test_a_file_with_something_else_in_it_is_refused(tmp_path: Path):
     small_aqi(tmp_path)
     pd.DataFrame({"a": [1.0]}).to_hdf(tmp_path / "full437.h5", key="other", mode="w")

@@ -99,6 +99,7 @@ def test_csv_to_parquet_and_back_keeps_times_and_values(tmp_path: Path) -> None:
         np.testing.assert_array_equal(back.to_numpy(), table.to_numpy())
 
 
+@pytest.mark.usefixtures("hdf5")
 def test_hdf5_goes_in_and_out_wide_and_long(tmp_path: Path) -> None:
     table, form = read_table(put(tmp_path, WIDE))
     write_table(table, tmp_path / "out.h5", like=form)
@@ -110,6 +111,7 @@ def test_hdf5_goes_in_and_out_wide_and_long(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_table(tmp_path / "long.h5")[0].to_numpy(), long.to_numpy())
 
 
+@pytest.mark.usefixtures("hdf5")
 def test_one_of_several_hdf5_tables_is_chosen_by_key(tmp_path: Path) -> None:
     table = pd.DataFrame({"a": [1.5, 2.5], "b": [1.0, 2.0]}, index=pd.date_range("2024-01-01", periods=2))
     table.to_hdf(str(tmp_path / "r.h5"), key="speed")
@@ -121,6 +123,7 @@ def test_one_of_several_hdf5_tables_is_chosen_by_key(tmp_path: Path) -> None:
     assert "name one of them" in problem(tmp_path / "r.h5", key="other")
 
 
+@pytest.mark.usefixtures("hdf5")
 @pytest.mark.parametrize("name", ["r.parquet", "r.h5"])
 def test_damaged_binary_files_are_refused(tmp_path: Path, name: str) -> None:
     assert "damaged" in problem(put(tmp_path, "this is nothing", name))

@@ -50,7 +50,7 @@ SHORT = TrainingConfig(
     block_gaps=0.3,
     weight_averaging=0.9,
     temperature_end=0.5,
-    validation_windows=10,
+    validation_cells=1_000,
 )
 
 
@@ -135,11 +135,11 @@ def train_and_die(folder: str, draws: str) -> None:
     torch.set_num_threads(1)
     draw, left = TrainingMasks.draw, [int(draws)]
 
-    def dying_draw(self: TrainingMasks, visible: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    def dying_draw(self: TrainingMasks, *arguments: Any) -> torch.Tensor:
         left[0] -= 1
         if left[0] < 0:
             os.kill(os.getpid(), signal.SIGKILL)
-        return draw(self, visible, generator)
+        return draw(self, *arguments)
 
     TrainingMasks.draw = dying_draw
     fit(Path(folder))
@@ -294,7 +294,7 @@ def validation_mae(weights: dict[str, torch.Tensor]) -> float:
 
 @pytest.mark.parametrize("averaging", [0.0, 0.9])
 def test_the_weights_that_were_validated_are_the_ones_kept(averaging: float, tmp_path: Path) -> None:
-    training = SHORT.replace(epochs=1, weight_averaging=averaging, validation_windows=1000, learning_rate=2e-2)
+    training = SHORT.replace(epochs=1, weight_averaging=averaging, validation_cells=1_000_000, learning_rate=2e-2)
     result = fit(tmp_path, training=training)
     assert validation_mae(result.weights) == pytest.approx(result.best_mae, rel=1e-4)
     tensors, _ = read_tensors(tmp_path / CHECKPOINT)

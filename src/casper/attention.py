@@ -38,6 +38,13 @@ class Neighbourhood:
     present: Tensor
     full: bool = False
 
+    def within(self, sensors: Tensor) -> Neighbourhood:
+        """The same for some of the sensors, renumbered; neighbours outside of them are no longer present."""
+        place = self.index.new_full((self.index.shape[0],), -1)
+        place[sensors] = torch.arange(len(sensors), device=sensors.device)
+        index = place[self.index[sensors]]
+        return Neighbourhood(index.clamp_min(0), self.present[sensors] & (index >= 0))
+
     def gather(self, x: Tensor) -> Tensor:
         """(B, N, T, ...) -> (B, N, K*T, ...): the neighbours' steps, neighbour by neighbour."""
         batch, sensors, steps = x.shape[:3]
@@ -76,10 +83,14 @@ class GateRule:
 
 @dataclass(frozen=True)
 class Attended:
-    """out: (B, N, T, D); rho_mean: the mean gate probability over all pairs that exist (the l1 norm, scaled)."""
+    """out: (B, N, T, D); rho_mean: the mean gate probability over all pairs that exist (the l1 norm, scaled).
+
+    total: the sum of a query's weights, (B or 1, N or 1, T or 1, 1): 1, or 0 for a query without any open pair.
+    """
 
     out: Tensor
     rho_mean: Tensor
+    total: Tensor
     details: AttentionDetails | None = None
 
 
@@ -157,8 +168,10 @@ def causal_attention(
         out = (weight[..., None, :] @ hidden).squeeze(-2)  # (B, N, H, T, C)
     out = out.transpose(2, 3).reshape(batch, sensors, steps, heads * channels)
 
+    total = _total(weight, exists, always_one=gate is None or (not gate.hard and gate.normaliser == "gated"))
+
     if not details:
-        return Attended(out, rho_mean)
+        return Attended(out, rho_mean, total)
     ones = scores.new_ones(batch, sensors, steps, scores.shape[-1])
     per_pair, per_head = (batch, sensors, steps, -1, steps), (batch, sensors, heads, steps, -1, steps)
     seen = AttentionDetails(
@@ -167,7 +180,7 @@ def causal_attention(
         beta=_existing(ones if beta is None else beta, exists).reshape(per_pair),
         weight=weight.reshape(per_head),
     )
-    return Attended(out, rho_mean, seen)
+    return Attended(out, rho_mean, total, seen)
 
 
 def _hard_gated(scores: Tensor, beta: Tensor, exists: Tensor | None) -> Tensor:
@@ -203,6 +216,15 @@ def _existing(x: Tensor, exists: Tensor | None) -> Tensor:
 def _only_existing(weight: Tensor, exists: Tensor | None) -> Tensor:
     """(B, N, H, T, KT), zero for pairs that do not exist: matters for queries that have none at all."""
     return weight if exists is None else weight * exists[:, None]
+
+
+def _total(weight: Tensor, exists: Tensor | None, *, always_one: bool) -> Tensor:
+    """(B or 1, N or 1, T or 1, 1): the sum of the weights, without adding them up where it is known."""
+    if not always_one:
+        return weight.sum(-1).mean(2)[..., None]  # over heads
+    if exists is None:
+        return weight.new_ones(1, 1, 1, 1)
+    return exists.any(-1).to(weight.dtype)[None, :, :, None]
 
 
 def _mean_over_pairs(rho: Tensor, exists: Tensor | None) -> Tensor:

@@ -72,7 +72,7 @@ def main() -> None:
     # PyTorch's thread pool when it is loaded, which is later than this.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
-        app()
+        app(prog_name="casper")
     except InputError as error:
         _fail(str(error))
     except OSError as error:
@@ -172,22 +172,24 @@ def fit(
 ) -> None:
     """Fit a model on a table and keep it in a folder."""
     from casper import console, datasets
+    from casper.config import benchmark_settings
     from casper.files import refuse_overwriting
     from casper.imputer import Casper
 
     console.set_up_notes(quiet=quiet)
     refuse_overwriting(out, force=force)
     work = training_folder(out, resume=resume, force=force)
+    is_benchmark = table in datasets.NAMES and not Path(table).exists()
     model = Casper(
         preset=preset.value,
         seed=seed,
         device=device.value,
         devices=devices,
         progress=not quiet,
-        **chosen_settings(settings, config),
+        **(benchmark_settings(preset.value, table) if is_benchmark else {}) | chosen_settings(settings, config),
     ).train_in(work, tensorboard=tensorboard)
     benchmark = read = None
-    if table in datasets.NAMES and not Path(table).exists():
+    if is_benchmark:
         benchmark = datasets.load(table, data_dir=data_dir, trust=trust)
     else:
         read, _ = read_file(Path(table), layout, time_column, id_column, value_column, key)
@@ -276,6 +278,7 @@ def evaluate(
 ) -> None:
     """Score a method or a fitted model on a benchmark's test cells."""
     from casper import console, datasets
+    from casper.config import benchmark_settings
     from casper.evaluate import device_name, provenance, write_result
     from casper.evaluate import evaluate as score
     from casper.files import refuse_overwriting
@@ -293,6 +296,7 @@ def evaluate(
     else:
         assert method is not None
         options = {"preset": preset.value, "seed": seed, "device": device.value, "progress": not as_json}
+        options |= benchmark_settings(preset.value, dataset)
         imputer = make_imputer(method, **_method_options(method, options, settings))
     benchmark = datasets.load(dataset, data_dir=data_dir, trust=trust)
     if model is None:

@@ -58,9 +58,10 @@ class Positions(nn.Module):
         self.register_buffer("steps", _sinusoids(window, width), persistent=False)
         self.step = nn.Linear(width, width, bias=False)
 
-    def forward(self, clock: Tensor) -> Tensor:
+    def forward(self, clock: Tensor, sensors: Tensor | None) -> Tensor:
+        sensor = self.sensor if sensors is None else self.sensor[sensors]
         along_time = self.clock(clock) + self.step(self.steps[: clock.shape[1]])  # (B, T, D)
-        return self.sensor[None, :, None] + along_time[:, None]
+        return sensor[None, :, None] + along_time[:, None]
 
 
 def _sinusoids(length: int, width: int) -> Tensor:
@@ -131,7 +132,9 @@ class CausalAttention(nn.Module):
             constrained=config.constrained,
             details=details,
         )
-        return self.message_out(attended.out), attended.rho_mean, attended.details
+        # The bias of the message MLP belongs to the message: no message, no bias.
+        message = F.linear(attended.out, self.message_out.weight) + self.message_out.bias * attended.total
+        return message, attended.rho_mean, attended.details
 
     def _gate_rule(self, h: Tensor, neighbourhood: Neighbourhood, noise: Noise, temperature: float) -> GateRule | None:
         if self.config.gate == "none":
@@ -245,11 +248,21 @@ class CasperNetwork(nn.Module):
             self.decoder = PromptDecoder(config)
 
     def forward(
-        self, values: Tensor, visible: Tensor, clock: Tensor, noise: Noise | None = None, *, temperature: float = 1.0
+        self,
+        values: Tensor,
+        visible: Tensor,
+        clock: Tensor,
+        noise: Noise | None = None,
+        *,
+        temperature: float = 1.0,
+        sensors: Tensor | None = None,
     ) -> Prediction:
-        """values, visible: (B, N, T); clock: (B, T, F). What is not visible is not read. No noise: deterministic."""
+        """values, visible: (B, N, T); clock: (B, T, F). What is not visible is not read. No noise: deterministic.
+
+        sensors: the numbers of the sensors that N stands for, if not all.
+        """
         noise = Noise.silent() if noise is None else noise
-        h, rho_means, _ = self._encode(values, visible, clock, noise, temperature=temperature)
+        h, rho_means, _ = self._encode(values, visible, clock, noise, temperature=temperature, sensors=sensors)
         estimate = self.decoder(h, noise) if isinstance(self.decoder, PromptDecoder) else self.decoder(h).squeeze(-1)
         return Prediction(estimate, torch.stack(rho_means))
 
@@ -269,11 +282,14 @@ class CasperNetwork(nn.Module):
         noise: Noise,
         *,
         temperature: float = 1.0,
+        sensors: Tensor | None = None,
         details: bool = False,
     ) -> tuple[Tensor, list[Tensor], list[AttentionDetails]]:
         neighbourhood = Neighbourhood(self.neighbour_index, self.neighbour_present, self._full)
+        if sensors is not None:
+            neighbourhood = neighbourhood.within(sensors)
         values = values.masked_fill(~visible, 0.0)
-        h = self.project(values, visible) + self.positions(clock)
+        h = self.project(values, visible) + self.positions(clock, sensors)
         rho_means: list[Tensor] = []
         seen_by_layer: list[AttentionDetails] = []
         for layer in self.layers:

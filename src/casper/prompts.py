@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from sklearn.cluster import KMeans
 from torch import Tensor
 
 from casper.config import ModelConfig, TrainingConfig
@@ -46,6 +45,8 @@ def pretrained_prompts(
     embeddings = _pooled(encoder.cpu().eval(), data, maximum=config.decoder.endswith("max")).numpy()
     random = np.random.default_rng(seed)
     if config.decoder.startswith("kmeans"):
+        from sklearn.cluster import KMeans
+
         # A short table has fewer windows than prompts; its centres are then repeated.
         clusters = min(config.prompts, len(np.unique(embeddings, axis=0)))
         centres = KMeans(clusters, n_init="auto", random_state=seed).fit(embeddings).cluster_centers_

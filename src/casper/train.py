@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import logging
 import math
 import os
 import time
@@ -15,10 +16,9 @@ from collections.abc import Generator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from lightning.fabric import Fabric
 from torch import Tensor
 from torch.multiprocessing.spawn import ProcessRaisedException
 
@@ -36,9 +36,13 @@ from casper.keeper import (
 )
 from casper.model import CasperNetwork
 from casper.noise import Noise
+from casper.patches import sensor_patches
 from casper.progress import TrainingProgress
 from casper.training_masks import TrainingMasks
 from casper.windows import Series, cut
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
 
 __all__ = [
     "CHECKPOINT",
@@ -54,6 +58,10 @@ __all__ = [
 ]
 
 Accelerator = Literal["auto", "cpu", "cuda"]
+
+_FEWEST_VALIDATION_WINDOWS = 16
+# Windows of a large network are validated few at a time, to bound the memory.
+_CELLS_AT_ONCE = 2**16
 
 
 @dataclass(frozen=True)
@@ -120,6 +128,9 @@ def train(
         raise InputError(f"{folder} holds a training already; continue it with --resume (resume=True) or go elsewhere")
     refuse_other_training(folder, run.identity)
     folder.mkdir(parents=True, exist_ok=True)
+    from lightning.fabric import Fabric  # as slow to import as PyTorch, and only training needs it
+
+    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # no advice about tensor cores, please
     fabric = Fabric(
         accelerator="gpu" if _uses_cuda(accelerator) else "cpu",
         devices=devices,
@@ -174,6 +185,22 @@ def _fewer_threads(processes: int) -> Generator[None]:
             os.environ["OMP_NUM_THREADS"] = before
 
 
+@contextlib.contextmanager
+def _repeatable(device: torch.device) -> Generator[None]:
+    """On a GPU, sums whose order would change from run to run are done in a fixed order; a CPU does so anyway."""
+    if device.type != "cuda":
+        yield
+        return
+    # Without a fixed workspace cuBLAS may choose another order; it is read when the library is first used.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+
+
 @dataclass(frozen=True)
 class _Run:
     network: CasperNetwork
@@ -220,8 +247,11 @@ def _loop(fabric: Fabric, run: _Run) -> None:
     keeper.load_if_present()
     masks = TrainingMasks(training, gaps=data.gaps, gap_starts=data.gap_starts)
     share = _share_of_batch(fabric, training.batch_size)
+    patches = sensor_patches(data.neighbour_index, data.neighbour_present, training.sensors_per_batch, seed=run.seed)
+    patches = None if patches is None else patches.to(fabric.device)
 
-    with TrainingProgress(training, shown=run.progress and fabric.is_global_zero) as shown:
+    shown = TrainingProgress(training, shown=run.progress and fabric.is_global_zero)
+    with _repeatable(fabric.device), shown:
         for epoch in range(len(keeper.history), training.epochs):
             if keeper.epochs_without_progress >= training.patience:
                 break
@@ -233,8 +263,9 @@ def _loop(fabric: Fabric, run: _Run) -> None:
                 step = epoch * training.batches_per_epoch + batch
                 generator = step_generator(run.seed, step, fabric.device)
                 starts = _draw(data.train_starts, training.batch_size, generator)
-                window = data.series.window(starts, run.network.config.window)
-                hidden = masks.draw(window.visible, generator)
+                patch = None if patches is None else _draw(patches, 1, generator)[0]
+                window = data.series.window(starts, run.network.config.window, patch)
+                hidden = masks.draw(window.visible, generator, patch)
                 # The whole batch's count normalises every process's loss, so that their gradients add up to one's.
                 count = hidden.sum().clamp_min(1) / fabric.world_size
                 window, hidden = window.share(share), hidden[share]
@@ -246,6 +277,7 @@ def _loop(fabric: Fabric, run: _Run) -> None:
                     seen.visible,
                     seen.clock,
                     Noise(generator, batch=training.batch_size, share=share),
+                    sensors=patch,
                     temperature=_temperature(training, step),
                 )
                 error = ((prediction.estimate - window.values).abs() * hidden).sum() / count
@@ -314,16 +346,14 @@ def _mean_over_processes(fabric: Fabric, value: Tensor) -> float:
 @torch.no_grad()
 def _validate(fabric: Fabric, keeper: Keeper, data: TrainingData, training: TrainingConfig) -> float:
     """Mean absolute error on the scored cells of the validation windows, in the table's units, averaged weights."""
-    chosen = data.validation_starts
-    if len(chosen) > training.validation_windows:
-        spread = torch.linspace(0, len(chosen) - 1, training.validation_windows, device=chosen.device)
-        chosen = chosen[spread.round().long()]
-    mine = chosen[fabric.global_rank :: fabric.world_size]
     sums = torch.zeros(2, dtype=torch.float64, device=fabric.device)
     with keeper.averaged_weights() as network, fabric.autocast():
+        length = network.config.window
+        cells = data.truth.shape[1] * length
+        most = max(_FEWEST_VALIDATION_WINDOWS, training.validation_cells // cells)
+        mine = _spread(data.validation_starts, most)[fabric.global_rank :: fabric.world_size]
         # With more processes than windows, some have none.
-        for starts in mine.split(4 * training.batch_size) if len(mine) else ():
-            length = network.config.window
+        for starts in mine.split(max(1, _CELLS_AT_ONCE // cells)) if len(mine) else ():
             window = data.series.window(starts, length)
             truth, scored = cut(data.truth, starts, length), cut(data.scored, starts, length)
             estimate = network(window.values, window.visible, window.clock).estimate
@@ -332,3 +362,10 @@ def _validate(fabric: Fabric, keeper: Keeper, data: TrainingData, training: Trai
     sums = fabric.all_reduce(sums, reduce_op="sum")
     assert isinstance(sums, Tensor)
     return float(sums[0] / sums[1].clamp_min(1))
+
+
+def _spread(starts: Tensor, most: int) -> Tensor:
+    """At most so many of the starts, evenly spread."""
+    if len(starts) <= most:
+        return starts
+    return starts[torch.linspace(0, len(starts) - 1, most, device=starts.device).round().long()]

@@ -20,7 +20,7 @@ class TrainingMasks:
         self._gaps, self._gap_starts = gaps, gap_starts
         self._shares = torch.tensor(training.hidden_shares, device=gaps.device)
 
-    def draw(self, visible: Tensor, generator: torch.Generator) -> Tensor:
+    def draw(self, visible: Tensor, generator: torch.Generator, sensors: Tensor | None = None) -> Tensor:
         """(B, N, T) visible cells -> the ones to hide. A window with few visible cells may come out with none."""
         batch, _, length = visible.shape
         uniform = torch.rand(visible.shape, generator=generator, device=visible.device)
@@ -33,7 +33,7 @@ class TrainingMasks:
             hidden = torch.where(kind < training.block_gaps, blocks, hidden)
         if training.copied_gaps > 0 and len(self._gap_starts) > 0:
             source = self._gap_starts[self._integers(len(self._gap_starts), batch, generator)]
-            copied = cut(self._gaps, source, length) & visible
+            copied = cut(self._gaps, source, length, sensors) & visible
             # A pattern without holes here teaches nothing: such windows keep the other mask.
             use = (kind >= 1 - training.copied_gaps) & copied.any(dim=(1, 2), keepdim=True)
             hidden = torch.where(use, copied, hidden)

@@ -104,13 +104,11 @@ class Series:
             torch.as_tensor(clock, device=device),
         )
 
-    def window(self, starts: Tensor, length: int) -> Window:
-        """starts: (B,) -> a batch of windows of `length` steps."""
+    def window(self, starts: Tensor, length: int, sensors: Tensor | None = None) -> Window:
+        """starts: (B,) -> a batch of windows of `length` steps, of all sensors or of some."""
         rows = starts[:, None] + torch.arange(length, device=starts.device)  # (B, T)
         return Window(
-            self.values[rows].transpose(1, 2),  # (B, T, N) -> (B, N, T)
-            self.visible[rows].transpose(1, 2),
-            self.clock[rows],
+            cut(self.values, starts, length, sensors), cut(self.visible, starts, length, sensors), self.clock[rows]
         )
 
 
@@ -132,10 +130,11 @@ class Window:
         return Window(self.values * visible, visible, self.clock)
 
 
-def cut(table: Tensor, starts: Tensor, length: int) -> Tensor:
-    """(T, N) and (B,) -> (B, N, length)."""
-    rows = starts[:, None] + torch.arange(length, device=starts.device)
-    return table[rows].transpose(1, 2)
+def cut(table: Tensor, starts: Tensor, length: int, sensors: Tensor | None = None) -> Tensor:
+    """(T, N) and (B,) -> (B, N, length), of all sensors or of some."""
+    rows = starts[:, None] + torch.arange(length, device=starts.device)  # (B, T)
+    picked = table[rows] if sensors is None else table[rows[:, :, None], sensors]
+    return picked.transpose(1, 2)  # (B, T, N) -> (B, N, T)
 
 
 def spread_starts(steps: int, window: int, stride: int) -> NDArray[np.int64]:

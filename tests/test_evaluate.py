@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from casper import evaluate as evaluate_module
+from casper.baselines.mean import MeanImputer
+from casper.datasets import Benchmark
+from casper.errors import InputError
+from casper.evaluate import device_name, evaluate, evaluate_method, provenance, write_result
+
+
+def test_the_score_of_the_mean_is_what_a_hand_calculation_gives(small_benchmark: Benchmark) -> None:
+    scores = evaluate_method(MeanImputer(), small_benchmark)
+    tested = small_benchmark.hidden & small_benchmark.test_steps[:, None]
+    readable = np.where(small_benchmark.observed & ~tested, small_benchmark.values, np.nan)
+    error = np.abs(small_benchmark.values - np.nanmean(readable, axis=0))[tested]
+    assert scores["dataset"] == "small"
+    assert scores["method"] == "mean"
+    assert scores["n_scored"] == tested.sum()
+    assert scores["mae_step"] == pytest.approx(error.mean(), rel=1e-12)
+    assert scores["mse_step"] == pytest.approx((error**2).mean(), rel=1e-12)
+    assert scores["mre_step"] == pytest.approx(100 * error.sum() / small_benchmark.values[tested].sum(), rel=1e-12)
+    windows = [
+        np.abs(small_benchmark.values - np.nanmean(readable, axis=0))[rows][small_benchmark.hidden[rows]]
+        for rows in (slice(start, start + small_benchmark.window) for start in small_benchmark.test_starts)
+    ]
+    assert scores["mae"] == pytest.approx(np.concatenate(windows).mean(), rel=1e-12)
+
+
+def test_an_imputer_must_be_fitted_to_be_scored(small_benchmark: Benchmark) -> None:
+    with pytest.raises(InputError, match="not fitted yet"):
+        evaluate(MeanImputer(), small_benchmark)
+
+
+def test_a_figure_says_where_it_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/casper", "evaluate", "aqi36", "--out", "a file.json"])
+    told = provenance(seed=7, device="a toaster", started=time.time() - 10)
+    assert told["command"] == "casper evaluate aqi36 --out 'a file.json'"
+    assert told["seed"] == 7
+    assert told["device"] == "a toaster"
+    assert told["versions"]["python"] == platform.python_version()
+    assert told["versions"]["numpy"] == np.__version__
+    assert 10 <= told["wall_seconds"] < 20
+
+
+def test_the_commit_is_the_one_of_the_checkout() -> None:
+    folder = Path(evaluate_module.__file__).parent
+    git = subprocess.run(["git", "rev-parse", "--verify", "-q", "HEAD"], cwd=folder, capture_output=True, text=True)
+    tracked = subprocess.run(["git", "ls-files", "evaluate.py"], cwd=folder, capture_output=True, text=True)
+    commit = provenance(seed=0, device="cpu", started=0.0)["commit"]
+    if git.returncode or not tracked.stdout:
+        assert commit is None
+    else:
+        assert commit.removesuffix("+").endswith(git.stdout.strip())
+
+
+def test_outside_a_checkout_there_is_no_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A package that is installed in somebody's project must not name that project's commit."""
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for arguments in (["init", "-q"], [*identity, "commit", "-q", "--allow-empty", "-m", "theirs"]):
+        subprocess.run(["git", *arguments], cwd=tmp_path, check=True)
+    (tmp_path / "evaluate.py").touch()
+    monkeypatch.setattr(evaluate_module, "__file__", str(tmp_path / "evaluate.py"))
+    assert provenance(seed=0, device="cpu", started=0.0)["commit"] is None
+
+
+def test_without_git_there_is_no_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert provenance(seed=0, device="cpu", started=0.0)["commit"] is None
+
+
+def test_a_package_that_is_not_installed_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise evaluate_module.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(evaluate_module.metadata, "version", missing)
+    assert provenance(seed=0, device="cpu", started=0.0)["versions"]["torch"] is None
+
+
+def test_a_device_is_named_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    assert "CPU" in device_name("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Big GPU")
+    assert device_name("auto") == "Big GPU"
+    assert "CPU" in device_name("cpu")
+
+
+def test_a_result_is_a_json_file(tmp_path: Path) -> None:
+    write_result(tmp_path / "result.json", {"mae": 1.5})
+    assert json.loads((tmp_path / "result.json").read_text()) == {"mae": 1.5}
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
