@@ -313,6 +313,21 @@ def evaluate(
 
 
 @app.command()
+def results(
+    folder: Annotated[Path, typer.Option(help="Folder with result files.")] = Path("results"),
+    into: Annotated[Path | None, typer.Option(help="Put the table between the marks of this document.")] = None,
+) -> None:
+    """Make a table of the result files that `casper evaluate --out` wrote."""
+    from casper.results import fill_in, markdown_table, read_results
+
+    table = markdown_table(read_results(folder))
+    if into is None:
+        typer.echo(table)
+    else:
+        fill_in(into, table)
+
+
+@app.command()
 def methods() -> None:
     """List every imputer there is."""
     from casper import console
