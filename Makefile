@@ -4,8 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Two test processes with one compute thread each: a 2-core machine is neither idle nor fought over.
-PYTEST_FLAGS ?=
+PYTEST_FLAGS ?= --numprocesses 2
 
 .PHONY: install demo test lint types pytest clean
 
@@ -28,7 +27,8 @@ types: install
 	$(BIN)/basedpyright
 
 pytest: install
-	$(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_FLAGS)
+	# One compute thread for each test process: a 2-core machine is neither idle nor fought over.
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_FLAGS)
 
 test: lint types pytest
 

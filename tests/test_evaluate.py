@@ -51,30 +51,44 @@ def test_a_figure_says_where_it_came_from(monkeypatch: pytest.MonkeyPatch) -> No
     assert 10 <= told["wall_seconds"] < 20
 
 
-def test_the_commit_is_the_one_of_the_checkout() -> None:
-    folder = Path(evaluate_module.__file__).parent
-    git = subprocess.run(["git", "rev-parse", "--verify", "-q", "HEAD"], cwd=folder, capture_output=True, text=True)
-    tracked = subprocess.run(["git", "ls-files", "evaluate.py"], cwd=folder, capture_output=True, text=True)
-    commit = provenance(seed=0, device="cpu", started=0.0)["commit"]
-    if git.returncode or not tracked.stdout:
-        assert commit is None
-    else:
-        assert commit.removesuffix("+").endswith(git.stdout.strip())
+def git(folder: Path, *arguments: str) -> str:
+    """In a checkout of our own, untouched by whatever the machine has configured."""
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false", "-c", "tag.gpgsign=false")
+    told = subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, text=True)
+    return told.stdout.strip()
 
 
-def test_outside_a_checkout_there_is_no_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A package that is installed in somebody's project must not name that project's commit."""
-    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    for arguments in (["init", "-q"], [*identity, "commit", "-q", "--allow-empty", "-m", "theirs"]):
-        subprocess.run(["git", *arguments], cwd=tmp_path, check=True)
-    (tmp_path / "evaluate.py").touch()
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository in which the package seems to live."""
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "theirs")
+    (tmp_path / "evaluate.py").write_text("# as committed")
     monkeypatch.setattr(evaluate_module, "__file__", str(tmp_path / "evaluate.py"))
-    assert provenance(seed=0, device="cpu", started=0.0)["commit"] is None
+    return tmp_path
+
+
+def commit() -> str | None:
+    return provenance(seed=0, device="cpu", started=0.0)["commit"]
+
+
+def test_the_commit_is_the_one_of_the_checkout_and_a_plus_means_that_files_differ(checkout: Path) -> None:
+    git(checkout, "add", "evaluate.py")
+    git(checkout, "commit", "-q", "-m", "ours")
+    git(checkout, "tag", "-a", "v1", "-m", "a tag does not hide the commit")
+    head = git(checkout, "rev-parse", "HEAD")
+    assert commit() == head
+    (checkout / "evaluate.py").write_text("# changed")
+    assert commit() == f"{head}+"
+
+
+def test_a_package_installed_in_somebody_elses_checkout_does_not_name_their_commit(checkout: Path) -> None:
+    assert commit() is None
 
 
 def test_without_git_there_is_no_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    assert provenance(seed=0, device="cpu", started=0.0)["commit"] is None
+    assert commit() is None
 
 
 def test_a_package_that_is_not_installed_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,17 +12,15 @@ if TYPE_CHECKING:
     from casper.errors import InputError
     from casper.imputer import Casper
     from casper.methods import make_imputer
-    from casper.simulate import simulate
 
 __version__ = "0.1.0"
-__all__ = ["Casper", "InputError", "__version__", "make_imputer", "simulate"]
+__all__ = ["Casper", "InputError", "__version__", "make_imputer"]
 
 # Imported when first used: `import casper` stays instant although PyTorch is not.
 _HOMES = {
     "Casper": "casper.imputer",
     "InputError": "casper.errors",
     "make_imputer": "casper.methods",
-    "simulate": "casper.simulate",
 }
 
 

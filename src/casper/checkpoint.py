@@ -37,7 +37,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             metadata = opened.metadata() or {}
     except (safetensors.SafetensorError, OSError, struct.error) as error:
         raise InputError(
-            f"{path} is not a readable weights file ({error}); it may be damaged or of another kind"
+            f"{path} is not a readable weights file ({error}): it may be damaged or of another kind; "
+            "use another copy, or fit again"
         ) from error
     return tensors, json.loads(metadata.get(_STATE, "{}"))
 

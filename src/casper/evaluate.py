@@ -62,7 +62,7 @@ def _commit() -> str | None:
     here = Path(__file__).resolve()
     try:
         _git(here.parent, "ls-files", "--error-unmatch", here.name)  # else it is installed in somebody else's checkout
-        return _git(here.parent, "describe", "--always", "--abbrev=40", "--dirty=+")
+        return _git(here.parent, "describe", "--always", "--exclude=*", "--abbrev=40", "--dirty=+")
     except (OSError, subprocess.CalledProcessError):
         return None
 

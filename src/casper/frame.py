@@ -236,9 +236,11 @@ def _check_infinities(
 
 def _as_dtype(numbers: NDArray[np.floating[Any]], dtype: Any) -> Any:
     """Numbers in a form that a column of this type takes: rounded and kept in range for integers."""
-    if not pd.api.types.is_integer_dtype(dtype):
+    if not pd.api.types.is_any_real_numeric_dtype(dtype):
         return numbers
     plain = np.dtype(getattr(dtype, "numpy_dtype", dtype))
+    if plain.kind == "f":
+        return numbers.astype(plain)
     span = np.iinfo(cast("Literal['int64']", plain.name))
     # The float nearest to the largest int64 lies above it.
     within = np.clip(numbers.astype(np.float64), float(span.min), np.nextafter(float(span.max), 0))

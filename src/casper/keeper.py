@@ -180,7 +180,9 @@ def _first_difference(theirs: Any, ours: Any, name: str = "settings") -> str:
         for key in ours:
             if theirs.get(key) != ours[key]:
                 return _first_difference(theirs.get(key), ours[key], key)
-    return "another table" if name == "data" else f"{name} {theirs!r} instead of {ours!r}"
+    if name == "data" or isinstance(theirs, Mapping) or isinstance(ours, Mapping):
+        return "another table" if name == "data" else f"other {name}"
+    return f"{name} {theirs!r} instead of {ours!r}"
 
 
 def check_tensorboard() -> None:

@@ -78,7 +78,9 @@ def _check_degrees(places: pd.DataFrame) -> None:
     bad_latitude, bad_longitude = np.abs(latitude) > 90, (longitude < -180) | (longitude > 360)
     if not bad_latitude.any() and not bad_longitude.any():
         return
-    if (np.abs(longitude) <= 90).all() and ((latitude >= -180) & (latitude <= 360)).all():
+    # One odd latitude is a slip of the pen; where most are impossible and the longitudes would do, the columns are.
+    swap_would_do = (np.abs(longitude) <= 90).all() and ((latitude >= -180) & (latitude <= 360)).all()
+    if swap_would_do and bad_latitude.mean() >= 0.5:
         raise InputError("latitude and longitude of the sensors look swapped: exchange the two columns")
     problems: list[str] = []
     for name, bad, span in (("latitude", bad_latitude, "-90 to 90"), ("longitude", bad_longitude, "-180 to 180")):
