@@ -140,6 +140,21 @@ def test_notes_go_to_standard_error_unless_they_are_unwanted(
     assert "epoch" in succeeds(command("fit", readings, "-o", "model", *loud)).err
 
 
+def test_a_table_may_be_read_in_another_way_than_the_fitted_one_was(
+    command: Command, six_sensors: Simulation, tiny_folder: Path
+) -> None:
+    six_sensors.table.to_csv("holes.csv")
+    six_sensors.table.fillna(-999.0).to_csv("sentinels.csv")
+    six_sensors.sensors.to_csv("places.csv", index=False)
+    model = ("--model", tiny_folder)
+    succeeds(command("impute", "holes.csv", *model, "-o", "a.csv"))
+    told = succeeds(
+        command("impute", "sentinels.csv", *model, "--missing-value", "-999", "--sensors", "places.csv", "-o", "b.csv")
+    )
+    assert "brings its own sensor network" in " ".join(told.err.split())
+    pd.testing.assert_frame_equal(pd.read_csv("a.csv"), pd.read_csv("b.csv"))
+
+
 def test_parquet_goes_in_and_comes_out(command: Command, six_sensors: Simulation) -> None:
     six_sensors.table.to_parquet("readings.parquet")
     succeeds(command("impute", "readings.parquet", "--method", "linear", "-o", "filled.parquet"))

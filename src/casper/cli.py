@@ -44,8 +44,8 @@ from casper.options import (
     fit_table,
     graph_inputs,
     read_file,
-    refuse_beside,
     refuse_output,
+    refuse_settings,
     training_folder,
     training_in,
 )
@@ -239,22 +239,15 @@ def impute(
     refuse_output(out, force=force)
     read, look = read_file(table, layout, time_column, id_column, value_column, key)
     if model is not None:
-        refuse_beside(
-            "--model",
-            sensors=sensors,
-            distances=distances,
-            adjacency=adjacency,
-            freq=freq,
-            timezone=timezone,
-            missing_value=missing_value,
-            settings=settings,
-        )
+        refuse_settings(settings, beside="--model")
+        if any((sensors, distances, adjacency)):
+            console.note("The model brings its own sensor network; the one given here is not used.")
         imputer: Imputer = Casper.from_pretrained(model, device=device.value)
     else:
         options = {"preset": preset.value, "seed": seed, "device": device.value, "progress": not quiet}
         imputer = make_imputer(method, **_method_options(method, options, settings))
         fit_table(imputer, read, sensors, distances, adjacency, freq, timezone, missing_value)
-    filled = imputer.impute(read)
+    filled = imputer.impute(read, freq=freq, timezone=timezone, missing_values=missing_value)
     write_table(filled, out, like=look, force=force)
     console.show_filled(out, read, filled)
 
@@ -291,7 +284,7 @@ def evaluate(
         refuse_overwriting(out, force=force)
     started = time.time()
     if model is not None:
-        refuse_beside("--model", settings=settings)
+        refuse_settings(settings, beside="--model")
         imputer: Imputer = Casper.from_pretrained(model, device=device.value)
     else:
         assert method is not None
@@ -400,7 +393,7 @@ def _method_options(method: str, options: dict[str, Any], settings: list[str] | 
     """Only CASPER has a preset, a seed and settings."""
     if method == "casper":
         return options | chosen_settings(settings, None)
-    refuse_beside(f"--method {method}", settings=settings)
+    refuse_settings(settings, beside=f"--method {method}")
     return {}
 
 

@@ -34,6 +34,11 @@ def set_up_notes(*, quiet: bool) -> None:
     )
 
 
+def note(sentence: str) -> None:
+    """One of the package's notes, from the command line itself."""
+    logging.getLogger("casper").info(sentence)
+
+
 def show_summary(name: str, summary: TableSummary, graph: SensorGraph) -> None:
     gaps, degree = summary.gaps, graph.degree()
     lines = {

@@ -32,6 +32,14 @@ class TableOptions:
     timezone: str | None = None
     missing_values: tuple[float, ...] = ()
 
+    def changed(self, freq: str | None, timezone: str | None, missing_values: Sequence[float] | None) -> TableOptions:
+        """The same with what is given instead."""
+        return TableOptions(
+            self.freq if freq is None else freq,
+            self.timezone if timezone is None else timezone,
+            self.missing_values if missing_values is None else tuple(missing_values),
+        )
+
     def to_frame(self, table: pd.DataFrame) -> SensorFrame:
         return to_frame(table, freq=self.freq, timezone=self.timezone, missing_values=self.missing_values)
 
@@ -68,10 +76,18 @@ class Imputer(ABC):
         self._remember(frame, graph, options)
         return self
 
-    def impute(self, table: pd.DataFrame) -> pd.DataFrame:
+    def impute(
+        self,
+        table: pd.DataFrame,
+        *,
+        freq: str | None = None,
+        timezone: str | None = None,
+        missing_values: Sequence[float] | None = None,
+    ) -> pd.DataFrame:
         """The same table without holes. Observed values come back bit for bit; `attrs["casper"]` holds what was
-        noticed: notes, and the sensors that never reported and were filled from the others."""
-        frame = self._options.to_frame(table)
+        noticed: notes, and the sensors that never reported and were filled from the others. The table is read as the
+        fitted one was, unless told otherwise."""
+        frame = self._options.changed(freq, timezone, missing_values).to_frame(table)
         order = self.column_order(frame)
         filled = np.empty_like(frame.values)
         filled[:, order] = self.impute_frame(frame.select(order))

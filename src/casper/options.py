@@ -139,11 +139,10 @@ def chosen_settings(pairs: list[str] | None, config: Path | None) -> dict[str, A
     return settings
 
 
-def refuse_beside(chosen: str, **given: Any) -> None:
+def refuse_settings(settings: list[str] | None, *, beside: str) -> None:
     """What was given must not be ignored silently."""
-    useless = ["--set" if name == "settings" else f"--{name.replace('_', '-')}" for name in given if given[name]]
-    if useless:
-        raise InputError(f"{', '.join(useless)} cannot be used together with {chosen}: it says how a model is fitted")
+    if settings:
+        raise InputError(f"--set cannot be used together with {beside}: it says how CASPER is fitted")
 
 
 def refuse_output(out: Path, *, force: bool) -> None:
