@@ -191,7 +191,7 @@ def test_numbers_that_mean_missing_are_filled_and_counted(command: Command, six_
 def test_a_dead_sensor_is_mentioned(command: Command, six_sensors: Simulation, tiny_folder: Path) -> None:
     six_sensors.table.assign(S4=np.nan).to_csv("readings.csv", index_label="time")
     told = succeeds(command("impute", "readings.csv", "--model", tiny_folder, "-o", "filled.csv"))
-    assert "trust with care: S4 never report" in told.err
+    assert "trust with care: S4 (no reading at all)" in told.err
 
 
 def test_settings_come_from_a_file_and_from_the_command_line_which_wins(
@@ -274,16 +274,21 @@ def test_ctrl_c_ends_in_a_sentence(
 
 def test_nothing_is_overwritten_without_force(command: Command, readings: str, tiny_options: list[str]) -> None:
     Path("model").mkdir()
-    Path("model/mine.txt").write_text("mine")
+    Path("model/config.json").write_text("mine")
     Path("filled.csv").write_text("mine")
     for arguments in (("fit", readings, "-o", "model", *tiny_options), ("impute", readings, "-o", "filled.csv")):
         told = command(*arguments)
         assert told.code == 2
         assert "exists already; choose another name or pass --force" in told.err
-    assert Path("filled.csv").read_text() == Path("model/mine.txt").read_text() == "mine"
+    assert Path("filled.csv").read_text() == Path("model/config.json").read_text() == "mine"
     succeeds(command("fit", readings, "-o", "model", "--force", *tiny_options))
     succeeds(command("impute", readings, "--method", "mean", "-o", "filled.csv", "--force"))
-    assert not Path("model/mine.txt").exists()
+    assert Path("model/config.json").read_text() != "mine"
+    Path("model/thesis.txt").write_text("mine")
+    told = command("fit", readings, "-o", "model", "--force", *tiny_options)
+    assert told.code == 2
+    assert "model holds thesis.txt, which CASPER did not write" in told.err
+    assert Path("model/thesis.txt").exists()
     assert same_cells(readings, "filled.csv")
 
 

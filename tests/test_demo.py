@@ -67,6 +67,7 @@ def test_an_existing_folder_is_refused_before_any_work_is_done(
     tmp_path: Path, command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(demo, "simulate", lambda **_: pytest.fail("worked in vain"))
+    (tmp_path / "filled.csv").write_text("old")
     told = command("demo", "--out", tmp_path)
     assert told.code == 2
     assert told.err.startswith(f"casper: error: {tmp_path} exists already")
@@ -78,7 +79,7 @@ def test_with_force_the_folder_is_replaced_only_when_all_is_done(
 ) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    (out / "old.txt").write_text("old")
+    (out / "filled.csv").write_text("old")
 
     def no_more(figure: object, path: Path) -> Path:
         raise InputError("the disk is full")
@@ -89,7 +90,7 @@ def test_with_force_the_folder_is_replaced_only_when_all_is_done(
     with pytest.raises(InputError, match="disk is full"):
         run_demo(out, force=True)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
-    assert [path.name for path in out.iterdir()] == ["old.txt"]
+    assert [path.name for path in out.iterdir()] == ["filled.csv"]
     monkeypatch.undo()
     monkeypatch.setattr(demo, "simulate", lambda **_: made)
     run_demo(out, force=True)

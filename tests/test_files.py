@@ -42,7 +42,7 @@ def test_files_have_the_permissions_of_ordinary_new_files(tmp_path: Path) -> Non
     (tmp_path / "ordinary").write_text("")
     with atomic(tmp_path / "ours") as temporary:
         temporary.write_text("")
-    with atomic_folder(tmp_path / "folder", force=False):
+    with atomic_folder(tmp_path / "folder", force=False, ours=()):
         pass
     (tmp_path / "ordinary folder").mkdir()
     assert (tmp_path / "ours").stat().st_mode == (tmp_path / "ordinary").stat().st_mode
@@ -82,47 +82,65 @@ def test_other_errors_of_the_system_are_not_dressed_up(tmp_path: Path) -> None:
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "model"
-    with pytest.raises(RuntimeError, match="half way"), atomic_folder(path, force=False) as temporary:
+    with pytest.raises(RuntimeError, match="half way"), atomic_folder(path, force=False, ours=("a",)) as temporary:
         fill_and_fail(temporary / "a", RuntimeError("half way"))
     assert names(tmp_path) == []
-    with atomic_folder(path, force=False) as temporary:
+    with atomic_folder(path, force=False, ours=("a",)) as temporary:
         (temporary / "a").write_text("a")
     assert names(path) == ["a"]
     assert names(tmp_path) == ["model"]
 
 
 def test_a_folder_is_replaced_only_by_force_and_an_exception_leaves_the_old_one(tmp_path: Path) -> None:
-    path = tmp_path / "model"
+    path, ours = tmp_path / "model", ("old", "new")
     path.mkdir()
     (path / "old").write_text("old")
-    with pytest.raises(InputError, match="exists already"), atomic_folder(path, force=False):
+    with pytest.raises(InputError, match="exists already"), atomic_folder(path, force=False, ours=ours):
         pass
-    with pytest.raises(RuntimeError, match="half way"), atomic_folder(path, force=True):
+    with pytest.raises(RuntimeError, match="half way"), atomic_folder(path, force=True, ours=ours):
         raise RuntimeError("half way")
     assert names(path) == ["old"]
-    with atomic_folder(path, force=True) as temporary:
+    with atomic_folder(path, force=True, ours=ours) as temporary:
         (temporary / "new").write_text("new")
     assert names(path) == ["new"]
     assert names(tmp_path) == ["model"]
 
 
-def test_a_file_in_the_way_of_a_folder_is_replaced_by_force(tmp_path: Path) -> None:
+def test_an_empty_folder_needs_no_force(tmp_path: Path) -> None:
     path = tmp_path / "model"
-    path.write_text("a file")
-    with atomic_folder(path, force=True) as temporary:
+    path.mkdir()
+    with atomic_folder(path, force=False, ours=()) as temporary:
         (temporary / "new").write_text("new")
     assert names(path) == ["new"]
 
 
-def test_the_working_folder_and_its_parents_are_never_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    work = tmp_path / "project" / "work"
-    work.mkdir(parents=True)
-    (work / "readings.csv").write_text("precious")
-    monkeypatch.chdir(work)
-    for path in (Path(), Path(".."), work, tmp_path):
-        with pytest.raises(InputError, match="is not replaced"), atomic_folder(path, force=True):
-            pass
-    assert (work / "readings.csv").read_text() == "precious"
+def test_a_folder_with_anything_of_the_users_is_never_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    path.mkdir()
+    (path / "config.json").write_text("ours")
+    (path / "thesis.txt").write_text("precious")
+    refusal = pytest.raises(InputError, match=r"holds thesis\.txt, which CASPER did not write")
+    with refusal, atomic_folder(path, force=True, ours=("config.json",)):
+        pass
+    assert (path / "thesis.txt").read_text() == "precious"
+
+
+def test_a_file_is_never_replaced_by_a_folder(tmp_path: Path) -> None:
+    path = tmp_path / "readings.csv"
+    path.write_text("precious")
+    with (
+        pytest.raises(InputError, match="is a file, and a folder is to be written"),
+        atomic_folder(path, force=True, ours=("readings.csv",)),
+    ):
+        pass
+    assert path.read_text() == "precious"
+
+
+def test_the_working_folder_is_never_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="is where you work"), atomic_folder(Path(), force=True, ours=()):
+        pass
+    assert tmp_path.is_dir()
 
 
 def test_overwriting_is_refused_by_name_with_the_remedy(tmp_path: Path) -> None:

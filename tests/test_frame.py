@@ -239,9 +239,33 @@ def test_rows_that_share_a_step_are_averaged_and_come_back_with_their_own_values
     assert frame.restore(np.array([[5.0, 1.0], [6.0, 1.0]]))["a"].tolist() == [2, 4, 5, 6]
 
 
+def test_a_freq_that_does_not_fit_is_refused_with_the_usual_difference() -> None:
+    table = at(*[f"2024-01-01 {hour:02}:00" for hour in range(12)])
+    text = problem(table, freq="45min")
+    assert "a step of 00:45:00 does not fit the time stamps" in text
+    assert "they are usually 01:00:00 apart, pass another --freq (freq=)" in text
+
+
+@pytest.mark.parametrize("minutes", [5, 10, 15, 20, 30])
+def test_several_rows_may_be_pooled_in_a_longer_step(minutes: int) -> None:
+    stamps = pd.date_range("2024-01-01", "2024-01-01 06:00", freq=f"{minutes}min")
+    assert to_frame(at(*map(str, stamps)), freq="1h").step == pd.Timedelta("1h")
+
+
+@pytest.mark.parametrize("in_utc", [True, False])
+def test_days_of_a_zone_with_clock_changes_ask_for_the_zone(*, in_utc: bool) -> None:
+    stamps = pd.date_range("2024-03-28", periods=7, freq="D", tz="Europe/Berlin")
+    shown = [(stamp.tz_convert("UTC") if in_utc else stamp).isoformat() for stamp in stamps]
+    table = pd.DataFrame({"a": np.arange(7.0), "b": 1.0}, index=pd.Index(shown, dtype=object))
+    text = problem(table)
+    assert "days of a zone whose clocks change, pass --timezone Europe/Berlin (timezone='Europe/Berlin')" in text
+    assert "--freq" not in text
+    assert list(to_frame(table, timezone="Europe/Berlin").times) == list(stamps)
+
+
 def test_irregular_stamps_without_freq_are_refused_with_a_proposal() -> None:
     text = problem(at("2024-01-01 00:00:03", "2024-01-01 00:04:58", "2024-01-01 00:10:00", "2024-01-01 00:15:01"))
-    assert "freq='5min'" in text
+    assert "pass --freq 5min (freq='5min')" in text
     assert "00:04:55 (1 times)" in text
 
 
@@ -529,3 +553,27 @@ def test_sensors_are_matched_in_the_order_of_the_table_and_absent_ones_are_named
     assert match_sensors(listed, ["b", "a"])["latitude"].tolist() == [51, 50]
     with pytest.raises(InputError, match=r"lacks 's0', .*'s7' and 2 more"):
         match_sensors(listed, ["a", *[f"s{i}" for i in range(10)]])
+
+
+def test_all_steps_come_back_when_they_are_wanted() -> None:
+    times = pd.date_range("2024-01-01", periods=6, freq="1h", name="time").delete([2, 3])
+    table = pd.DataFrame(
+        {"a": np.float32([1.5, np.nan, 3.5, 4.5]), "b": pd.array([1, 2, None, 4], dtype="Int64")}, index=times
+    )
+    frame = to_frame(table)
+    filled = np.full(frame.values.shape, 9.0)
+    assert frame.restore(filled).index.equals(times)
+    whole = frame.restore(filled, all_steps=True)
+    assert list(whole.index) == list(pd.date_range("2024-01-01", periods=6, freq="1h"))
+    assert whole.index.name == "time"
+    assert whole.dtypes.to_list() == table.dtypes.to_list()
+    assert whole["a"].to_list() == [1.5, 9.0, 9.0, 9.0, 3.5, 4.5]
+    assert whole["b"].to_list() == [1, 2, 9, 9, 9, 4]
+    assert (frame.hole_count(), frame.hole_count(all_steps=True)) == (2, 6)
+
+
+def test_all_steps_of_a_zone_keep_the_zone() -> None:
+    times = pd.date_range("2024-03-30", periods=60, freq="1h", tz="Europe/Berlin").delete(slice(20, 40))
+    frame = to_frame(pd.DataFrame({"a": np.arange(40.0), "b": 1.0}, index=times))
+    whole = frame.restore(np.zeros(frame.values.shape), all_steps=True)
+    assert whole.index.equals(pd.date_range("2024-03-30", periods=60, freq="1h", tz="Europe/Berlin"))

@@ -325,3 +325,8 @@ def test_what_cannot_be_explained_is_refused(tiny_casper: Casper, six_sensors: S
         tiny_casper.explain(table, sensor="S1", time=table.index[0], layer=1)
     with pytest.raises(InputError, match="the table has 5 steps"):
         tiny_casper.explain(table.iloc[:5], sensor="S1", time=table.index[0])
+
+
+def test_a_model_that_was_fitted_on_a_table_says_how_linear_interpolation_does(tiny_casper: Casper) -> None:
+    card = tiny_casper.describe()
+    assert card["validation_mae_of_linear_interpolation"] > 0

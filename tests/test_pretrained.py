@@ -86,13 +86,13 @@ def test_a_model_is_a_json_and_a_safetensors_file_and_nothing_else(tiny_folder: 
 
 def test_a_folder_that_exists_is_replaced_only_by_force(tiny_casper: Casper, folder: Path) -> None:
     before = (folder / WEIGHTS).read_bytes()
-    (folder / "notes.txt").write_text("mine")
+    (folder / "metrics.csv").write_text("old")
     with pytest.raises(InputError, match="exists already"):
         tiny_casper.save_pretrained(folder)
-    assert (folder / "notes.txt").exists()
+    assert (folder / "metrics.csv").exists()
     tiny_casper.save_pretrained(folder, force=True)
     assert (folder / WEIGHTS).read_bytes() == before
-    assert not (folder / "notes.txt").exists()
+    assert not (folder / "metrics.csv").exists()
 
 
 def test_shipped_weights_are_found_by_name(tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,11 +173,12 @@ def fit(
     """Fit a model on a table and keep it in a folder."""
     from casper import console, datasets
     from casper.config import benchmark_settings
-    from casper.files import refuse_overwriting
+    from casper.files import refuse_replacing_folder
     from casper.imputer import Casper
+    from casper.pretrained import FILES
 
     console.set_up_notes(quiet=quiet)
-    refuse_overwriting(out, force=force)
+    refuse_replacing_folder(out, force=force, ours=FILES)
     work = training_folder(out, resume=resume, force=force)
     is_benchmark = table in datasets.NAMES and not Path(table).exists()
     model = Casper(
@@ -226,6 +227,7 @@ def impute(
     seed: Seed = 0,
     device: DeviceOption = Device.auto,
     settings: Settings = None,
+    all_steps: Annotated[bool, typer.Option("--all-steps", help="Also write rows for steps that had none.")] = False,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
@@ -242,14 +244,17 @@ def impute(
         refuse_settings(settings, beside="--model")
         if any((sensors, distances, adjacency)):
             console.note("The model brings its own sensor network; the one given here is not used.")
-        imputer: Imputer = Casper.from_pretrained(model, device=device.value)
+        imputer: Imputer = Casper.from_pretrained(model, device=device.value, progress=not quiet)
     else:
         options = {"preset": preset.value, "seed": seed, "device": device.value, "progress": not quiet}
         imputer = make_imputer(method, **_method_options(method, options, settings))
         fit_table(imputer, read, sensors, distances, adjacency, freq, timezone, missing_value)
-    filled = imputer.impute(read, freq=freq, timezone=timezone, missing_values=missing_value)
-    write_table(filled, out, like=look, force=force)
-    console.show_filled(out, read, filled)
+    filled = imputer.impute(read, freq=freq, timezone=timezone, missing_values=missing_value, all_steps=all_steps)
+    if model is not None:  # a fit has told them already
+        console.note(*filled.attrs["casper"]["notes"])
+    # Rows that the file did not have cannot be written in its very form.
+    write_table(filled, out, like=look if filled.index.equals(read.index) else None, force=force)
+    console.show_filled(out, filled)
 
 
 @app.command()
@@ -342,12 +347,13 @@ def simulate(
     from casper.simulate import simulate as simulate_network
 
     made = simulate_network(sensors=sensors, steps=steps, seed=seed)
-    with atomic_folder(out, force=force) as folder:
-        made.table.to_csv(folder / "readings.csv")
-        made.complete.to_csv(folder / "truth.csv")
-        made.sensors.to_csv(folder / "sensors.csv", index=False)
-        made.edges.to_csv(folder / "edges.csv", index=False)
-    typer.echo(f"Wrote readings.csv, truth.csv, sensors.csv and edges.csv to {out}")
+    names = ("readings.csv", "truth.csv", "sensors.csv", "edges.csv")
+    with atomic_folder(out, force=force, ours=names) as folder:
+        made.table.to_csv(folder / names[0])
+        made.complete.to_csv(folder / names[1])
+        made.sensors.to_csv(folder / names[2], index=False)
+        made.edges.to_csv(folder / names[3], index=False)
+    typer.echo(f"Wrote {', '.join(names)} to {out}")
 
 
 @app.command()

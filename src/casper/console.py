@@ -6,7 +6,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from rich.console import Console
 from rich.logging import RichHandler
 from rich.table import Table
@@ -34,9 +33,10 @@ def set_up_notes(*, quiet: bool) -> None:
     )
 
 
-def note(sentence: str) -> None:
-    """One of the package's notes, from the command line itself."""
-    logging.getLogger("casper").info(sentence)
+def note(*sentences: str) -> None:
+    """Notes like the package's own, from the command line."""
+    for sentence in sentences:
+        logging.getLogger("casper").info(sentence)
 
 
 def show_summary(name: str, summary: TableSummary, graph: SensorGraph) -> None:
@@ -74,25 +74,25 @@ def show_summary(name: str, summary: TableSummary, graph: SensorGraph) -> None:
 
 
 def show_fitted(out: Path, card: Mapping[str, Any]) -> None:
+    linear = card["validation_mae_of_linear_interpolation"]
+    beside = "" if linear is None else f" (linear interpolation: {linear:.4g})"
     _console().print(
         f"Fitted in {card['seconds']:.0f} s ({card['epochs']} epochs on {card['trained_on']}, best epoch "
-        f"{card['best_epoch'] + 1}).\nMean absolute error on held-back cells: {card['validation_mae']:.4g}\n"
+        f"{card['best_epoch'] + 1}).\nMean absolute error on held-back cells: {card['validation_mae']:.4g}{beside}\n"
         f"The model is in {out}; fill a table with: casper impute TABLE --model {out} -o FILLED",
         highlight=False,
         soft_wrap=True,
     )
 
 
-def show_filled(out: Path, table: pd.DataFrame, filled: pd.DataFrame) -> None:
+def show_filled(out: Path, filled: pd.DataFrame) -> None:
     about = filled.attrs["casper"]
-    # Numbers that stand for a hole were filled too, so what differs is counted, not what is NaN.
-    before, after = (one.to_numpy(dtype=np.float64, na_value=np.nan) for one in (table, filled))
     _console().print(
-        f"Filled {int((before != after).sum()):,} of {table.size:,} cells; wrote {out}", highlight=False, soft_wrap=True
+        f"Filled {about['filled']:,} of {filled.size:,} cells; wrote {out}", highlight=False, soft_wrap=True
     )
     if about["flagged"]:
         _console(stderr=True).print(
-            f"Filled from other sensors alone, trust with care: {_listed(about['flagged'])} never report.",
+            f"Filled from other sensors alone, trust with care: {_listed(about['flagged'])} (no reading at all).",
             highlight=False,
             soft_wrap=True,
         )

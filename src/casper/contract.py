@@ -83,16 +83,22 @@ class Imputer(ABC):
         freq: str | None = None,
         timezone: str | None = None,
         missing_values: Sequence[float] | None = None,
+        all_steps: bool = False,
     ) -> pd.DataFrame:
         """The same table without holes. Observed values come back bit for bit; `attrs["casper"]` holds what was
         noticed: notes, and the sensors that never reported and were filled from the others. The table is read as the
-        fitted one was, unless told otherwise."""
+        fitted one was, unless told otherwise. Its rows come back; with `all_steps`, also steps that had no row."""
         frame = self._options.changed(freq, timezone, missing_values).to_frame(table)
         order = self.column_order(frame)
         filled = np.empty_like(frame.values)
         filled[:, order] = self.impute_frame(frame.select(order))
-        result = frame.restore(filled)
-        result.attrs["casper"] = {"method": self.name, "notes": list(frame.notes), "flagged": list(frame.dead)}
+        result = frame.restore(filled, all_steps=all_steps)
+        result.attrs["casper"] = {
+            "method": self.name,
+            "filled": frame.hole_count(all_steps=all_steps),
+            "notes": list(frame.notes),
+            "flagged": list(frame.dead),
+        }
         return result
 
     def transform(self, table: pd.DataFrame) -> pd.DataFrame:

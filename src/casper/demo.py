@@ -13,12 +13,21 @@ from casper.baselines.knn import NeighbourMeanImputer
 from casper.baselines.linear import LinearImputer
 from casper.baselines.mean import MeanImputer
 from casper.contract import Imputer
-from casper.files import atomic_folder, refuse_overwriting
+from casper.files import atomic_folder, refuse_replacing_folder
 from casper.imputer import Casper
 from casper.report import pictures
 from casper.simulate import simulate
 
 _UNIT = "PM2.5, ug/m3"
+FILES = {
+    "filled.csv": "the table without holes",
+    "readings.csv": "the table with holes",
+    "sensors.csv": "the sensors' coordinates",
+    "gaps.png": "where readings are missing",
+    "filled.png": "measured, filled and true values of some sensors",
+    "errors.png": "the error table as a picture",
+    "true_graph.png": "the sensors and the true causal arrows",
+}
 
 
 @dataclass(frozen=True)
@@ -33,7 +42,7 @@ class DemoResult:
 
 def run_demo(out: Path, *, force: bool) -> DemoResult:
     begun = time.perf_counter()
-    refuse_overwriting(out, force=force)
+    refuse_replacing_folder(out, force=force, ours=FILES)
     # The weights named "demo" were fitted on this very table; the truth behind its holes was never seen by any method.
     made = simulate(sensors=24, steps=2160, seed=0)
     imputers: dict[str, Imputer] = {
@@ -54,29 +63,20 @@ def run_demo(out: Path, *, force: bool) -> DemoResult:
     filled = tables["CASPER"]
     title = "Filled by CASPER"
     figures = {
-        "gaps.png": (pictures.gap_picture(made.table.notna()), "where readings are missing"),
-        "filled.png": (
-            pictures.filled_picture(made.table, filled, truth=made.complete, unit=_UNIT, title=title),
-            "measured, filled and true values of some sensors",
-        ),
-        "errors.png": (pictures.error_picture(scores[["mae"]], unit=_UNIT), "the error table as a picture"),
-        "true_graph.png": (
-            pictures.map_picture(made.sensors, made.edges, ridge=made.ridge, title="How the simulated wind carries"),
-            "the sensors and the true causal arrows",
+        "gaps.png": pictures.gap_picture(made.table.notna()),
+        "filled.png": pictures.filled_picture(made.table, filled, truth=made.complete, unit=_UNIT, title=title),
+        "errors.png": pictures.error_picture(scores[["mae"]], unit=_UNIT),
+        "true_graph.png": pictures.map_picture(
+            made.sensors, made.edges, ridge=made.ridge, title="How the simulated wind carries"
         ),
     }
-    with atomic_folder(out, force=force) as folder:
+    with atomic_folder(out, force=force, ours=FILES) as folder:
         made.table.to_csv(folder / "readings.csv")
         made.sensors.to_csv(folder / "sensors.csv", index=False)
         filled.to_csv(folder / "filled.csv")
-        for name, (figure, _) in figures.items():
+        for name, figure in figures.items():
             pictures.save(figure, folder / name)
-    files = {
-        out / "filled.csv": "the table without holes",
-        out / "readings.csv": "the table with holes",
-        out / "sensors.csv": "the sensors' coordinates",
-        **{out / name: what for name, (_, what) in figures.items()},
-    }
+    files = {out / name: what for name, what in FILES.items()}
     share = hidden.mean()
     about = f"{hidden.shape[1]} simulated stations, {hidden.shape[0]:,} hours, {share:.0%} of the readings missing."
     return DemoResult(scores, int(hidden.sum()), files, about, time.perf_counter() - begun)

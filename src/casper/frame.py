@@ -40,8 +40,15 @@ class SensorFrame:
         reports = np.atleast_1d(self.observed.any(axis=0))
         return tuple(sensor for sensor, alive in zip(self.sensors, reports, strict=True) if not alive)
 
-    def restore(self, filled: NDArray[np.floating[Any]]) -> pd.DataFrame:
-        """Put `filled` (T, N) into the holes of the caller's table; what was observed comes back bit for bit."""
+    def hole_count(self, *, all_steps: bool = False) -> int:
+        """How many cells there are to fill, in the rows that came in or in all steps of the grid."""
+        return int((~(self.observed if all_steps else self._row_observed)).sum())
+
+    def restore(self, filled: NDArray[np.floating[Any]], *, all_steps: bool = False) -> pd.DataFrame:
+        """Put `filled` (T, N) into the holes of the caller's table; what was observed comes back bit for bit.
+
+        The rows are the ones that came in, or with `all_steps` every step of the grid.
+        """
         if filled.shape != self.values.shape:
             raise InputError(f"the filled values have the shape {filled.shape}, the table has {self.values.shape}")
         holes = ~self._row_observed
@@ -51,6 +58,8 @@ class SensorFrame:
             row, column = left[0]
             place = f"sensor {self.sensors[column]!r} at {self._table.index[row]}"
             raise InputError(f"the filled values still have {len(left)} holes or infinities, the first: {place}")
+        if all_steps and len(self.times) != len(self._table):
+            return self._restore_all_steps(filled)
         columns: dict[int, object] = {}
         for position in range(len(self.sensors)):
             column = self._table.iloc[:, position].array.copy()
@@ -60,6 +69,19 @@ class SensorFrame:
             columns[position] = column
         restored = pd.DataFrame(columns, index=self._table.index)
         restored.columns = self._table.columns
+        return restored
+
+    def _restore_all_steps(self, filled: NDArray[np.floating[Any]]) -> pd.DataFrame:
+        complete = np.where(self.observed, self.values, filled)
+        columns = {
+            position: pd.array(_as_dtype(complete[:, position], dtype), dtype=dtype)
+            for position, dtype in enumerate(self._table.dtypes)
+        }
+        came = self._table.index
+        naive = isinstance(came, pd.DatetimeIndex) and came.tz is None
+        restored = pd.DataFrame(columns, index=self.times.tz_localize(None) if naive else self.times)
+        restored.columns = self._table.columns
+        restored.index.name = came.name
         return restored
 
     def select(self, order: NDArray[np.int64]) -> SensorFrame:

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from casper import pretrained
+from casper.baselines.linear import interpolate
 from casper.config import ModelConfig, TrainingConfig
 from casper.config import preset as find_preset
 from casper.contract import Imputer, TableOptions
@@ -23,10 +24,11 @@ from casper.explanation import Explanation
 from casper.frame import SensorFrame
 from casper.graph import SensorGraph
 from casper.masks import hide_like_gaps
-from casper.metrics import window_counts
+from casper.metrics import score_table, window_counts
 from casper.model import CasperNetwork
+from casper.progress import progress_over
 from casper.prompts import install_prompts, pretrained_prompts
-from casper.train import Accelerator, TrainingData, TrainingResult, build_network, check_device, train
+from casper.train import Accelerator, TrainingData, TrainingResult, build_network, check_device, train, watched_starts
 from casper.windows import Scaler, Series, choose_periods, clock_features, spread_starts
 
 # Cells of a batch at imputation: large enough to keep a device busy, small enough for any laptop's memory.
@@ -73,6 +75,7 @@ class Casper(Imputer):
         self.card: dict[str, Any] = {}
         self._scaler: Scaler | None = None
         self._periods: tuple[float, ...] = ()
+        self._linear_mae: float | None = None
         self._folder: Path | None = None
         self._tensorboard = False
 
@@ -90,7 +93,7 @@ class Casper(Imputer):
         starts = np.arange(len(frame.times) - self.config.window + 1)
         # Windows side by side are enough to watch the error on every held-back cell once or twice.
         watched = spread_starts(len(frame.times), self.config.window, max(1, self.config.window // 2))
-        self._train(
+        data = self._train(
             frame,
             graph,
             scored=held,
@@ -99,6 +102,7 @@ class Casper(Imputer):
             gap_starts=starts,
             scaled_on=~held,
         )
+        self._linear_mae = self._mae_of_linear(frame, held, watched_starts(data, self.training, self.config.window))
 
     def fit_benchmark(self, benchmark: Benchmark) -> None:
         """Train on the training windows' visible cells, watch the scored cells of the validation windows."""
@@ -131,7 +135,7 @@ class Casper(Imputer):
         validation_starts: NDArray[np.int64],
         gap_starts: NDArray[np.int64],
         scaled_on: NDArray[np.bool_],
-    ) -> None:
+    ) -> TrainingData:
         """scored: (T, N), hidden from training and watched; scaled_on: (T, N), what the scaler may read."""
         scaler = Scaler.fit(frame.values, frame.observed & scaled_on, self.config.scaling, graph)
         periods = choose_periods(frame.step, len(frame.times))
@@ -182,6 +186,17 @@ class Casper(Imputer):
         network.load_state_dict(result.weights)
         # Only now: a training that fails leaves the model as it was.
         self.network, self.result, self._scaler, self._periods = network.eval(), result, scaler, periods
+        return data
+
+    def _mae_of_linear(self, frame: SensorFrame, held: NDArray[np.bool_], starts: torch.Tensor) -> float | None:
+        """The error of linear interpolation on the very cells, counted as often, that the validation error is from."""
+        if not (held & frame.observed).any():
+            return None
+        filled = interpolate(frame.hide(held))
+        scores = score_table(
+            frame.values, filled, held & frame.observed, starts=starts.numpy(), window=self.config.window
+        )
+        return scores["mae"]
 
     def _neighbours(self, graph: SensorGraph) -> tuple[torch.Tensor, torch.Tensor]:
         if not self.config.graph:
@@ -195,18 +210,21 @@ class Casper(Imputer):
     # ------------------------------------------------------------------ imputing
 
     def impute_frame(self, frame: SensorFrame) -> NDArray[np.float64]:
-        """Windows overlap by three quarters; near a window's middle the model knows most, so the middle counts most."""
+        """Windows overlap by half; near a window's middle the model knows most, so the middle counts most."""
         self._check_length(frame)
         window = self.config.window
         weight = 1.0 + np.minimum(np.arange(window), np.arange(window)[::-1])
         total = np.zeros(frame.values.shape)
         weights = np.zeros((len(frame.times), 1))
-        starts = spread_starts(len(frame.times), window, max(1, window // 4))
-        for batch, estimate in self._estimates(frame, starts, window):
+        starts = spread_starts(len(frame.times), window, max(1, window // 2))
+        complete_before = np.concatenate(([0], np.cumsum(frame.observed.all(axis=1))))
+        with_holes = starts[complete_before[starts + window] - complete_before[starts] < window]
+        for batch, estimate in self._estimates(frame, with_holes, window):
             for start, one in zip(batch, estimate, strict=True):
                 total[start : start + window] += (weight * one).T
                 weights[start : start + window, 0] += weight
-        return self._fitted_scaler.unscale(total / weights)
+        estimated = self._fitted_scaler.unscale(total / np.maximum(weights, 1.0))
+        return np.where(weights > 0, estimated, frame.values)
 
     def impute_windows(self, benchmark: Benchmark) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
         """Every benchmark window on its own. A model with a shorter window averages the ones that fit into it."""
@@ -236,7 +254,8 @@ class Casper(Imputer):
         """Batches of starts (B,) and scaled estimates (B, N, length). Only the batch's rows are held as tensors."""
         network, device = self._placed_network()
         per_batch = max(1, _CELLS_AT_ONCE // (len(frame.sensors) * length))
-        for batch in np.array_split(starts, -(-len(starts) // per_batch)):
+        batches = np.array_split(starts, -(-len(starts) // per_batch)) if len(starts) else []
+        for batch in progress_over(batches, "filling", shown=self.progress):
             series, first = self._series(frame, int(batch[0]), int(batch[-1]) + length, device)
             window = series.window(torch.as_tensor(batch - first, device=device), length)
             estimate = network(window.values, window.visible, window.clock).estimate
@@ -321,10 +340,10 @@ class Casper(Imputer):
         return pretrained.write(Path(folder), self.network, self.graph, self._fitted_scaler, description, force=force)
 
     @classmethod
-    def from_pretrained(cls, name: str | Path, *, device: Accelerator = "auto") -> Self:
+    def from_pretrained(cls, name: str | Path, *, device: Accelerator = "auto", progress: bool = False) -> Self:
         """Load a folder made by `save_pretrained`, or shipped weights by name (see `casper.pretrained.shipped`)."""
         loaded = pretrained.read(name)
-        model = cls(preset="paper", device=device)
+        model = cls(preset="paper", device=device, progress=progress)
         try:
             model.config = ModelConfig.from_dict(loaded.description["model"])
             model.training = TrainingConfig.from_dict(loaded.description["training"])
@@ -350,6 +369,7 @@ class Casper(Imputer):
             "epochs": len(self.result.history),
             "best_epoch": self.result.best_epoch,
             "validation_mae": self.result.best_mae,
+            "validation_mae_of_linear_interpolation": self._linear_mae,
             "seconds": sum(record.seconds for record in self.result.history),
             "torch": torch.__version__,
             "trained_on": torch.cuda.get_device_name() if torch.cuda.is_available() and self.device != "cpu" else "CPU",

@@ -21,6 +21,8 @@ from casper.model import CasperNetwork
 from casper.windows import Scaler
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+FILES = (CONFIG, WEIGHTS, "metrics.csv", "tensorboard")
+"""What a model's folder may hold; one that holds anything else is never replaced."""
 _FORMAT = "casper-model-1"
 _SHIPPED = Path(__file__).parent / "weights"
 _KINDS: dict[str, type | tuple[type, ...]] = {
@@ -93,7 +95,7 @@ def write(
         "sensors": list(graph.sensors),
         "graph_origin": graph.origin,
     }
-    with atomic_folder(folder, force=force) as temporary:
+    with atomic_folder(folder, force=force, ours=FILES) as temporary:
         write_tensors(temporary / WEIGHTS, tensors)
         (temporary / CONFIG).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
     return folder

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
 from casper.config import TrainingConfig
+
+_Item = TypeVar("_Item")
 
 # Reading the loss waits for the device, so it is read only now and then.
 _READ_EVERY = 25
@@ -23,12 +26,10 @@ class TrainingProgress:
         self._training = training
         self._bar = Progress(
             TextColumn("epoch {task.fields[epoch]}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("loss {task.fields[loss]}  validation MAE {task.fields[mae]} (best {task.fields[best]})"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
+            BarColumn(bar_width=16),
+            TextColumn("loss {task.fields[loss]}, error {task.fields[mae]} (best {task.fields[best]})"),
             TimeRemainingColumn(),
+            TextColumn("left"),
             console=Console(stderr=True),
             disable=not shown,
         )
@@ -55,6 +56,22 @@ class TrainingProgress:
 
     def end_epoch(self, mae: float, best: float) -> None:
         self._bar.update(self._task, completed=self._steps, mae=_short(mae), best=_short(best))
+
+
+def progress_over(items: Sequence[_Item], what: str, *, shown: bool) -> Iterator[_Item]:
+    """The items, with a bar on the terminal for as long as they take."""
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn(what),
+        BarColumn(),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+        console=console,
+        disable=not (shown and console.is_terminal),
+        transient=True,
+    )
+    with bar:
+        yield from bar.track(items)
 
 
 def _short(value: float) -> str:

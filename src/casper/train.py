@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
-from torch.multiprocessing.spawn import ProcessRaisedException
+from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
 from casper.config import ModelConfig, TrainingConfig
 from casper.errors import InputError
+from casper.files import plain_words
 from casper.keeper import (
     CHECKPOINT,
     METRICS,
@@ -55,6 +56,7 @@ __all__ = [
     "check_device",
     "read_result",
     "train",
+    "watched_starts",
 ]
 
 Accelerator = Literal["auto", "cpu", "cuda"]
@@ -127,7 +129,8 @@ def train(
     if not resume and (folder / CHECKPOINT).exists():
         raise InputError(f"{folder} holds a training already; continue it with --resume (resume=True) or go elsewhere")
     refuse_other_training(folder, run.identity)
-    folder.mkdir(parents=True, exist_ok=True)
+    with plain_words(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     from lightning.fabric import Fabric  # as slow to import as PyTorch, and only training needs it
 
     logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # no advice about tensor cores, please
@@ -169,6 +172,11 @@ def _own_errors() -> Generator[None]:
         if not found:
             raise
         raise InputError(message.strip()) from error
+    except ProcessExitedException as error:
+        raise InputError(
+            "a process of the training ended at once; in a script, more than one device needs the code that starts it "
+            "to stand below: if __name__ == '__main__':"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -350,8 +358,7 @@ def _validate(fabric: Fabric, keeper: Keeper, data: TrainingData, training: Trai
     with keeper.averaged_weights() as network, fabric.autocast():
         length = network.config.window
         cells = data.truth.shape[1] * length
-        most = max(_FEWEST_VALIDATION_WINDOWS, training.validation_cells // cells)
-        mine = _spread(data.validation_starts, most)[fabric.global_rank :: fabric.world_size]
+        mine = watched_starts(data, training, length)[fabric.global_rank :: fabric.world_size]
         # With more processes than windows, some have none.
         for starts in mine.split(max(1, _CELLS_AT_ONCE // cells)) if len(mine) else ():
             window = data.series.window(starts, length)
@@ -364,8 +371,10 @@ def _validate(fabric: Fabric, keeper: Keeper, data: TrainingData, training: Trai
     return float(sums[0] / sums[1].clamp_min(1))
 
 
-def _spread(starts: Tensor, most: int) -> Tensor:
-    """At most so many of the starts, evenly spread."""
+def watched_starts(data: TrainingData, training: TrainingConfig, window: int) -> Tensor:
+    """The validation windows that are used: evenly spread, and no more cells than asked for."""
+    starts = data.validation_starts
+    most = max(_FEWEST_VALIDATION_WINDOWS, training.validation_cells // (data.truth.shape[1] * window))
     if len(starts) <= most:
         return starts
     return starts[torch.linspace(0, len(starts) - 1, most, device=starts.device).round().long()]

@@ -104,8 +104,11 @@ SOURCES = {
 
 
 def at_hand(*, data_dir: str | Path | None = None) -> dict[str, tuple[str, ...]]:
-    """For every benchmark, what its folder lacks: a sentence for each file that is not there."""
-    folder = data_folder(data_dir)
+    """For every benchmark, what its folder lacks: a sentence for each file that is not there.
+
+    Without any folder given, this one is looked at: asking which benchmarks there are needs no data.
+    """
+    folder = data_folder(data_dir) if data_dir or os.environ.get(FOLDER_VARIABLE) else Path()
     return {
         name: tuple(_lacking(folder, source) for source in sources if not _has(folder, source))
         for name, sources in SOURCES.items()
