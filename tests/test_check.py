@@ -36,7 +36,7 @@ def test_period_size_and_notes_are_reported() -> None:
     assert (summary.start, summary.end) == (TIMES[0], TIMES[-1])
     assert summary.step == pd.Timedelta("1h")
     assert (summary.steps, summary.sensors) == (200, 2)
-    assert "1 missing rows" in summary.notes[0]
+    assert "1 steps of 01:00:00 have no row" in summary.notes[0]
     assert summary.missing_share == pytest.approx(1 / 200)
     assert summary.blackout_share == pytest.approx(1 / 200)
 
@@ -119,6 +119,53 @@ def test_readings_very_far_from_the_others_are_suspicious() -> None:
 def test_a_sensor_that_mostly_reads_the_same_has_no_outliers() -> None:
     values = np.tile([0.0, 0.0, 0.0, 5.0], 50)
     assert suspicions_of(values, noise(1)) == []
+
+
+def test_zeros_far_below_all_other_readings_stand_for_holes() -> None:
+    speeds = noise()
+    speeds[[5, 50, 51]] = 0.0
+    assert suspicions_of(speeds, noise(1)) == [("s0", "sentinel", 3, 0.0)]
+    speeds[5] = 20.0
+    assert suspicions_of(speeds, noise(1)) == []  # two may be a traffic jam
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.random.default_rng(0).poisson(4.0, 200).astype(float),  # counts
+        np.tile([0.0, 0.2, 0.4, 0.0, 0.2], 40),  # rain
+        np.tile([0.0, 5.0], 100),  # on and off
+        np.abs(np.random.default_rng(0).normal(0.0, 30.0, 200)).round(),
+    ],
+)
+def test_zeros_among_small_readings_are_readings(values: NDArray[np.float64]) -> None:
+    assert suspicions_of(values, noise(1)) == []
+
+
+def test_suspicions_that_many_sensors_share_are_one_sentence() -> None:
+    columns = [noise(seed) for seed in range(8)]
+    for number, column in enumerate(columns[:7]):
+        column[10 - number : 13] = -999.0
+    columns[7][3] = -9999.0
+    columns[0][100], columns[1][90] = 500.0, 600.0
+    summary = summary_of(*columns)
+    shared, far, alone = summary.sentences()
+    assert shared == (
+        "-999 in 7 sensors, 42 times, first s6 at 2024-01-01 04:00:00, which often stands for a hole: "
+        "pass --missing-value -999 (missing_values=) if so (s0, s1, s2, s3, s4 and 2 more)"
+    )
+    assert far == "2 readings very far from the others in 2 sensors, first s1 at 2024-01-04 18:00:00: 600 (s0, s1)"
+    assert alone == summary.suspicions[-1].sentence
+    assert len(summary.suspicions) == 10
+
+
+def test_shared_runs_are_one_sentence_for_zeros_and_one_for_other_values() -> None:
+    columns = [np.random.default_rng(seed).normal(0.0, 30.0, 200) for seed in range(4)]
+    for number, column in enumerate(columns):
+        column[:24] = 17.5 if number < 2 else 0.0
+    stuck, zeros = summary_of(*columns).sentences()
+    assert stuck.startswith("48 readings in runs of 24 equal values or more in 2 sensors, first s0 at 2024-01-01 00:00")
+    assert zeros.startswith("48 zeros in runs of 24 steps or more in 2 sensors, first s2")
 
 
 @pytest.mark.parametrize(

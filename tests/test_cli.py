@@ -155,6 +155,29 @@ def test_a_table_may_be_read_in_another_way_than_the_fitted_one_was(
     pd.testing.assert_frame_equal(pd.read_csv("a.csv"), pd.read_csv("b.csv"))
 
 
+def test_a_column_of_notes_can_be_skipped_and_comes_back(command: Command, six_sensors: Simulation) -> None:
+    six_sensors.table.assign(notes="cleaned").to_csv("readings.csv", index_label="time")
+    told = command("impute", "readings.csv", "--method", "linear", "-o", "filled.csv")
+    assert told.code == 2
+    assert "--ignore-column notes" in told.err
+    succeeds(command("impute", "readings.csv", "--method", "linear", "-o", "filled.csv", "--ignore-column", "notes"))
+    filled = pd.read_csv("filled.csv")
+    assert list(filled.columns) == ["time", *six_sensors.table.columns, "notes"]
+    assert (filled["notes"] == "cleaned").all()
+    assert filled.notna().to_numpy().all()
+
+
+def test_steps_without_a_row_are_written_when_they_are_wanted(command: Command, six_sensors: Simulation) -> None:
+    six_sensors.table.drop(six_sensors.table.index[5:8]).to_csv("readings.csv", index_label="time")
+    told = succeeds(command("impute", "readings.csv", "--method", "linear", "-o", "same.csv"))
+    assert "3 steps of 01:00:00 have no row" in " ".join(told.err.split())
+    succeeds(command("impute", "readings.csv", "--method", "linear", "-o", "all.csv", "--all-steps"))
+    same, whole = pd.read_csv("same.csv"), pd.read_csv("all.csv")
+    assert len(whole) == len(six_sensors.table) == len(same) + 3
+    assert list(whole.columns) == list(same.columns)
+    pd.testing.assert_frame_equal(whole.drop([5, 6, 7]).reset_index(drop=True), same)
+
+
 def test_parquet_goes_in_and_comes_out(command: Command, six_sensors: Simulation) -> None:
     six_sensors.table.to_parquet("readings.parquet")
     succeeds(command("impute", "readings.parquet", "--method", "linear", "-o", "filled.parquet"))

@@ -13,7 +13,7 @@ import pytest
 from casper.errors import InputError, MissingPackageError, ProblemsError
 from casper.frame import to_frame
 from casper.io import read_matrix, read_sensors, read_table, write_table
-from table_files import LONG, WIDE, problem, put
+from table_files import LONG, WIDE, filled_copy, problem, put
 
 # --- which file ---
 
@@ -22,6 +22,7 @@ def test_a_missing_file_proposes_a_similar_name(tmp_path: Path) -> None:
     put(tmp_path, WIDE)
     assert f"did you mean {tmp_path / 'readings.csv'}?" in problem(tmp_path / "reading.csv")
     assert "check its name" in problem(tmp_path / "other" / "x.csv")
+    assert "check its name" in problem(tmp_path / "sensors.csv")
 
 
 def test_folders_and_unknown_kinds_are_refused(tmp_path: Path) -> None:
@@ -117,7 +118,7 @@ def test_one_of_several_hdf5_tables_is_chosen_by_key(tmp_path: Path) -> None:
     table.to_hdf(str(tmp_path / "r.h5"), key="speed")
     (table * 2).to_hdf(str(tmp_path / "r.h5"), key="flow")
     table["a"].to_hdf(str(tmp_path / "r.h5"), key="single")
-    assert "the tables 'flow', 'single', 'speed': name one of them with key=" in problem(tmp_path / "r.h5")
+    assert "the tables 'flow', 'single', 'speed': name one of them with --key NAME (key=)" in problem(tmp_path / "r.h5")
     assert read_table(tmp_path / "r.h5", key="flow")[0].iloc[0, 0] == 3
     assert "'single' is a Series" in problem(tmp_path / "r.h5", key="single")
     assert "name one of them" in problem(tmp_path / "r.h5", key="other")
@@ -295,3 +296,70 @@ def test_a_pickled_array_is_never_loaded(tmp_path: Path) -> None:
 def test_the_look_of_a_file_does_not_drag_its_readings_along(tmp_path: Path) -> None:
     _, form = read_table(put(tmp_path, WIDE))
     assert form.beside.columns.tolist() == ["time"]
+
+
+# --- columns that are no readings ---
+
+NOTED = "note,time,a,quality,b\nlab,2024-01-01,1.5,ok,4\n,2024-01-02,,bad,5\n"
+
+
+def test_ignored_columns_come_back_where_they_stood(tmp_path: Path) -> None:
+    table, form = read_table(put(tmp_path, NOTED), ignore_columns=("note", "quality"))
+    assert table.columns.tolist() == ["a", "b"]
+    assert form.beside.columns.tolist() == ["note", "time", "quality"]
+    assert filled_copy(
+        tmp_path / "readings.csv", tmp_path / "out.csv", ignore_columns=["quality", "note"]
+    ) == NOTED.replace("-02,,", "-02,7.5,")
+    assert "has no column 'remarks'; its columns are 'note'" in problem(
+        tmp_path / "readings.csv", ignore_columns=["remarks"]
+    )
+
+
+@pytest.mark.usefixtures("hdf5")
+@pytest.mark.parametrize("name", ["out.parquet", "out.h5"])
+def test_ignored_columns_of_a_csv_reach_a_binary_file_beside_real_times(tmp_path: Path, name: str) -> None:
+    table, form = read_table(put(tmp_path, NOTED), ignore_columns=["note", "quality"])
+    write_table(table, tmp_path / name, like=form)
+    again, binary = read_table(tmp_path / name, ignore_columns=["note", "quality"])
+    assert again.columns.tolist() == ["a", "b"]
+    assert binary.beside["quality"].tolist() == ["ok", "bad"]
+    write_table(again, tmp_path / f"again-{name}", like=binary)
+    out = pd.read_parquet(tmp_path / f"again-{name}") if "parquet" in name else pd.read_hdf(tmp_path / f"again-{name}")
+    assert out.columns.tolist() == ["note", "a", "quality", "b"]
+    assert out.index[1] == pd.Timestamp("2024-01-02")
+
+
+def test_the_time_index_of_a_parquet_file_is_never_taken_for_a_column_to_ignore(tmp_path: Path) -> None:
+    table = pd.DataFrame({"a": [1.5, 2], "b": [1.5, 2]}, index=pd.date_range("2024-01-01", periods=2, name="time"))
+    table.to_parquet(tmp_path / "r.parquet")
+    assert read_table(tmp_path / "r.parquet", ignore_columns=["time"])[0].columns.tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("header", ["", "Unnamed: 0", "index"])
+@pytest.mark.parametrize("start", [0, 1])
+def test_the_row_numbers_that_pandas_writes_are_no_sensor(
+    tmp_path: Path, header: str, start: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = f"{header},time,a,b\n{start},2024-01-01,1.5,2.5\n{start + 1},2024-01-02,,3.5\n"
+    with caplog.at_level("INFO", logger="casper"):
+        table, form = read_table(put(tmp_path, text))
+    assert table.columns.tolist() == ["a", "b"]
+    assert f"column {header!r} counts the rows" in caplog.text
+    assert filled_copy(tmp_path / "readings.csv", tmp_path / "out.csv") == text.replace(",,", ",7.5,")
+    write_table(table, tmp_path / "out.parquet", like=form)
+    assert pd.read_parquet(tmp_path / "out.parquet").iloc[:, 0].tolist() == [start, start + 1]
+    assert read_table(tmp_path / "out.parquet")[0].columns.tolist() == ["a", "b"]
+
+
+def test_row_numbers_do_not_pass_for_the_time_column(tmp_path: Path) -> None:
+    text = ",Zeit,a,b\n0,2024-01-01,1.5,2.5\n1,2024-01-02,1.5,3.5\n"
+    assert read_table(put(tmp_path, text))[0].columns.tolist() == ["a", "b"]
+
+
+def test_a_sensor_called_index_that_does_not_count_stays_a_sensor(tmp_path: Path) -> None:
+    text = "time,index,b\n2024-01-01,1,2.5\n2024-01-02,3,3.5\n"
+    assert read_table(put(tmp_path, text))[0].columns.tolist() == ["index", "b"]
+    pd.DataFrame({"time": ["2024-01-01", "2024-01-02"], "index": [5, 6], "b": [1, 2]}).to_parquet(
+        tmp_path / "r.parquet"
+    )
+    assert read_table(tmp_path / "r.parquet")[0].columns.tolist() == ["index", "b"]

@@ -81,9 +81,21 @@ def test_a_long_csv_becomes_a_long_parquet_with_real_times(tmp_path: Path) -> No
     [
         (LONG + "x,2024-01-01 01:00,9,mm\n", {}, "line 6: sensor 'x' has a second reading at 2024-01-01 01:00:00 (the"),
         (LONG + " ,2024-01-01 05:00,9,mm\n", {}, "line 6: no sensor id"),
-        (LONG + "x,2024-01-01 05:00,wet,mm\n", {}, "line 6, column 'value': 'wet' is not a number"),
-        (WIDE, {"layout": "long"}, "no id column found for the long layout; name it with id_column="),
-        (WIDE, {"id_column": "a"}, "no value column found for the long layout"),
+        (
+            LONG + "x,2024-01-01 05:00,wet,mm\n",
+            {},
+            "line 6, column 'value': 'wet' is not a number; leave the cell empty for a hole, or",
+        ),
+        (
+            WIDE,
+            {"layout": "long"},
+            "no id column found for the long layout; name it with --id-column NAME (id_column=)",
+        ),
+        (
+            WIDE.replace("a,b", "a,b,c").replace("\n2", ",1\n2"),
+            {"id_column": "a"},
+            "no value column found for the long layout",
+        ),
         ("id,value\na,1\n", {"layout": "long"}, "no time column found for the long layout"),
         (LONG, {"value_column": "rain"}, "no column 'rain'; its columns are 'station', 'time', 'value', 'unit'"),
     ],
@@ -109,3 +121,76 @@ def test_long_files_with_several_offsets_become_parquet_in_utc(tmp_path: Path) -
 def test_layout_wide_keeps_a_file_with_telling_names_wide(tmp_path: Path) -> None:
     text = "time,id,value\n2024-01-01,1,2\n2024-01-02,1,2\n"
     assert read_table(put(tmp_path, text), layout="wide")[0].columns.tolist() == ["id", "value"]
+
+
+def test_a_long_file_whose_readings_have_a_name_of_their_own_is_long(tmp_path: Path) -> None:
+    text = "Station,Timestamp,PM10\nx,2024-01-01,1.5\nx,2024-01-02,2.5\ny,2024-01-01,3.5\n"
+    table, form = read_table(put(tmp_path, text))
+    assert form.layout == "long"
+    assert table.columns.tolist() == ["x", "y"]
+    noted = "".join(f"{line},{note}\n" for line, note in zip(text.splitlines(), ("note", "a", "b", "c"), strict=True))
+    assert read_table(put(tmp_path, noted), ignore_columns=["note"])[0].columns.tolist() == ["x", "y"]
+    numbered = "".join(f"{number},{line}\n" for number, line in zip(("", 0, 1, 2), text.splitlines(), strict=True))
+    assert read_table(put(tmp_path, numbered))[0].columns.tolist() == ["x", "y"]
+
+
+SEVERAL = "station;time;kind;pm10;no2\nx;2024-01-01;city;1,5;2\ny;2024-01-01;farm;2,5;\n"
+
+
+def test_a_long_file_with_several_kinds_of_readings_asks_for_one(tmp_path: Path) -> None:
+    words = "looks like a long table (a column 'station', and 2024-01-01 00:00:00 more than once): pass --layout long"
+    told = problem(put(tmp_path, SEVERAL))
+    assert words in told
+    assert told.endswith("--value-column NAME (layout='long', value_column=) with one of 'pm10', 'no2'")
+    assert read_table(tmp_path / "readings.csv", value_column="no2")[0].loc["2024-01-01", "x"] == 2
+    raw = pd.DataFrame(
+        {"id": ["x", "y"], "pm10": [1.5, 2], "no2": [1.5, 2], "time": pd.to_datetime(["2024-01-01"] * 2)}
+    )
+    raw.to_parquet(tmp_path / "r.parquet")
+    assert problem(tmp_path / "r.parquet").endswith("with one of 'pm10', 'no2'")
+    raw.set_index("time").to_parquet(tmp_path / "i.parquet")
+    assert problem(tmp_path / "i.parquet").endswith("with one of 'pm10', 'no2'")
+
+
+def test_a_wide_file_with_a_sensor_called_id_stays_wide(tmp_path: Path) -> None:
+    text = "time,id,a,b\n2024-01-01,1,2,3\n2024-01-02,1,2,3\n"
+    assert read_table(put(tmp_path, text))[0].columns.tolist() == ["id", "a", "b"]
+    assert "no rows below its header" in problem(put(tmp_path, "time,id,a,b\n"))
+
+
+@pytest.mark.parametrize(
+    ("kept", "added", "place"),
+    [
+        (("a1", "a2", "a3", "b1", "b3"), "b2", 4),  # by sensor, then time
+        (("b1", "b3", "a1", "a2", "a3"), "b2", 1),  # the sensors as they come
+        (("a1", "b1", "b2", "a3", "b3"), "a2", 2),  # by time, then sensor
+        (("b1", "a2", "b2", "a3", "b3"), "a1", 0),  # the same, the first sensor missing at the first time
+        (("a1", "b1", "b2", "b3", "a3"), "a2", 3),  # by time, the sensors in any order
+        (("a3", "a2", "a1", "b3", "b1"), "b2", 5),  # in no order known
+    ],
+)
+def test_rows_that_a_long_file_left_out_go_where_they_belong(
+    tmp_path: Path, kept: tuple[str, ...], added: str, place: int
+) -> None:
+    def line(row: str) -> str:
+        return f"{row[0]},2024-01-0{row[1]},7.5\n"
+
+    text = "id,time,value\n" + "".join(map(line, kept))
+    rows = [*kept[:place], added, *kept[place:]]
+    assert filled_copy(put(tmp_path, text), tmp_path / "out.csv") == "id,time,value\n" + "".join(map(line, rows))
+
+
+def test_sensors_that_are_numbers_are_sorted_as_such(tmp_path: Path) -> None:
+    text = "id,time,value\n10,2024-01-01,7.5\n9,2024-01-02,7.5\n10,2024-01-02,7.5\n"
+    expected = text.replace("10,2024-01-01", "9,2024-01-01,7.5\n10,2024-01-01")
+    assert filled_copy(put(tmp_path, text), tmp_path / "out.csv") == expected
+
+
+@pytest.mark.parametrize(("first", "kept"), [("5", [5, 7]), ("05", ["05", "7"])])
+def test_ids_that_are_whole_numbers_stay_so_on_the_way_to_parquet(tmp_path: Path, first: str, kept: list[Any]) -> None:
+    text = f"id,time,value,note\n{first},2024-01-01,1.5,1\n7,2024-01-02,2.5,2\n"
+    table, form = read_table(put(tmp_path, text))
+    write_table(table.fillna(0), tmp_path / "out.parquet", like=form)
+    out = pd.read_parquet(tmp_path / "out.parquet")
+    assert out["id"].unique().tolist() == kept
+    assert out["value"].tolist() == [1.5, 0, 0, 2.5]

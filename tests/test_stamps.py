@@ -69,7 +69,10 @@ def test_the_time_column_is_found_by_name_by_place_or_as_told(tmp_path: Path) ->
         ("time,a,b\n2024-01-01,1,2\n,1,2\n", "line 3: no time stamp in column 'time'"),
         ("time,a,b\n123,1,2\n456,1,2\n", "line 2: '123' is not a time stamp"),
         ("time,a,b\n99999999999,1,2\n99999999999,1,2\n", "line 2: '99999999999' is not a time stamp"),
-        ("row,a,b\n1,1,2\n2,1,2\n", "no time column found (column 'row' has '1'); name it with time_column="),
+        (
+            "row,a,b\n1,1,2\n2,1,2\n",
+            "no time column found (column 'row' has '1'); name it with --time-column NAME (time_column=)",
+        ),
         ("time,a,b\n31.01.2024 13:60,1,2\n31.01.2024 14:00,1,2\n", "line 2: '31.01.2024 13:60' is not a time"),
         ("time,a,b\n1/31/2024 13:00 PM,1,2\n1/31/2024 1:00 PM,1,2\n", "line 2: '1/31/2024 13:00 PM' is not a"),
         ("time,a,b\n31.02.2024,1,2\n01.03.2024,1,2\n", "line 2: '31.02.2024' is not a time stamp"),
@@ -78,3 +81,11 @@ def test_the_time_column_is_found_by_name_by_place_or_as_told(tmp_path: Path) ->
 )
 def test_stamps_that_cannot_be_read_are_named_with_their_line(tmp_path: Path, text: str, words: str) -> None:
     assert words in problem(put(tmp_path, text))
+
+
+def test_an_hour_column_before_the_date_stays_there(tmp_path: Path) -> None:
+    text = "hour,a,date,b\n5,1.5,2024-01-31,2.5\n6,3.5,2024-01-31,4.5\n"
+    table, form = read_table(put(tmp_path, text))
+    assert table.index[1] == pd.Timestamp("2024-01-31 06:00")
+    write_table(table, tmp_path / "out.csv", like=form)
+    assert (tmp_path / "out.csv").read_text() == text

@@ -73,7 +73,10 @@ def test_exactness_does_not_suffer_when_a_column_has_odd_texts_for_holes(tmp_pat
     assert table["b"].isna().sum() == 50
 
 
-@pytest.mark.parametrize("hole", ["", "NA", "NaN", "nan", "null", "NULL", "None", "-", "--", "n/a", "N/A", "Missing"])
+@pytest.mark.parametrize(
+    "hole",
+    ["", "NA", "NaN", "nan", "null", "NULL", "None", "-", "--", "n/a", "N/A", "Missing", "#N/A", "#n/v", "---", "k.A."],
+)
 def test_the_usual_texts_for_holes_are_holes(tmp_path: Path, hole: str) -> None:
     table, _ = read_table(put(tmp_path, f"time,a,b\n2024-01-01,{hole},1\n2024-01-02,2.5,1\n"))
     assert table["a"].dtype == np.float64
@@ -155,12 +158,56 @@ def test_a_text_among_numbers_is_named_with_line_column_and_text(tmp_path: Path)
     assert "line 2, column 'a': 'True' is not a number" in problem(put(tmp_path, text))
 
 
-def test_texts_in_several_columns_are_told_at_once_but_not_endlessly(tmp_path: Path) -> None:
-    header = "time," + ",".join(f"s{i}" for i in range(15))
+def test_the_remedy_for_a_text_fits_the_column(tmp_path: Path) -> None:
+    text = "time,a,my note\n2024-01-01,1,fine\n2024-01-02,broken,\n2024-01-03,1,rain\n"
     with pytest.raises(ProblemsError) as caught:
-        read_table(put(tmp_path, f"{header}\n2024-01-01{',x' * 15}\n"))
+        read_table(put(tmp_path, text))
+    number, note = caught.value.problems
+    assert number.endswith(
+        "'broken' is not a number; leave the cell empty for a hole, "
+        "or skip the column with --ignore-column a (ignore_columns=)"
+    )
+    assert note.startswith("readings.csv, line 2, column 'my note': 'fine' is not a number, nor is anything else")
+    assert note.endswith("looks like a column of notes, skip it with --ignore-column 'my note' (ignore_columns=)")
+
+
+def test_one_text_in_many_columns_is_one_problem(tmp_path: Path) -> None:
+    names = ",".join("abcdef")
+    text = f"time,{names}\n2024-01-01{',1' * 5},???\n2024-01-02{',???' * 6}\n2024-01-03{',1' * 6}\n"
+    told = problem(put(tmp_path, text))
+    assert "line 2, column 'f': '???' is not a number, in 6 columns ('a', 'b', 'c', 'd', 'e', 'f'); leave" in told
+
+
+def test_many_different_texts_are_told_at_once_but_not_endlessly(tmp_path: Path) -> None:
+    header = "time," + ",".join(f"s{i}" for i in range(15))
+    row = ",".join(f"x{i}" for i in range(15))
+    with pytest.raises(ProblemsError) as caught:
+        read_table(put(tmp_path, f"{header}\n2024-01-01,{row}\n"))
     assert len(caught.value.problems) == 11
-    assert caught.value.problems[-1] == "and 5 more columns like these"
+    assert caught.value.problems[-1] == "and 5 more texts like these"
+
+
+@pytest.mark.parametrize(
+    "titles",
+    ["Air quality, Berlin\n", "Air quality\nmade in 2024\n", "Air quality,,\n,,\n", '"Air, quality, Berlin"\n'],
+)
+def test_title_lines_above_the_header_are_skipped_told_and_come_back(
+    tmp_path: Path, titles: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = put(tmp_path, titles + WIDE)
+    with caplog.at_level("INFO", logger="casper"):
+        table, _ = read_table(path)
+    assert table.columns.tolist() == ["a", "b"]
+    assert f"skipped {titles.count(chr(10))} lines above the header, such as" in caplog.text
+    assert filled_copy(path, tmp_path / "out.csv") == titles + WIDE.replace(",,", ",7.5,")
+    assert filled_copy(path, tmp_path / "out.tsv").startswith("time\ta")
+
+
+def test_title_lines_do_not_hide_the_separator_or_the_line_of_a_mistake(tmp_path: Path) -> None:
+    text = "Messwerte\r\nStation;Süd\r\n\r\nZeit;a;b\r\n31.12.2023 23:00;1,5;4,5\r\n01.01.2024 00:00;{};5,5\r\n"
+    table, _ = read_table(put(tmp_path, text.format("2,5")))
+    assert table["a"].tolist() == [1.5, 2.5]
+    assert "line 6, column 'a': 'x' is not" in problem(put(tmp_path, text.format("x")))
 
 
 @pytest.mark.parametrize(
@@ -173,6 +220,8 @@ def test_texts_in_several_columns_are_told_at_once_but_not_endlessly(tmp_path: P
         ("time,a,b\n2024-01-01,1,2,3\n2024-01-02,1,2,3\n", "line 2: 4 fields where the header has 3"),
         ('time,a,b\n2024-01-01,1,2\n2024-01-02,"1,2\n', "line 3: 2 fields where the header has 3"),
         ('time,a,b\n2024-01-01,1,2\n2024-01-02,1,"2\n', "readings.csv cannot be read: "),
+        ("station,time,value\nx,2024-01-01,1,2\ny,2024-01-01,1,2\n", "line 2: 4 fields where the header has 3"),
+        ("time,,\n", "has no rows below its header"),
         ("time a b\n2024-01-01 1 2\n", "a single column found; columns are separated by comma"),
         ("x" * 200_000 + ",y\n", "readings.csv cannot be read as a table"),
         ("2024-01-01,1,2\n2024-01-02,1,2\n", "line 1: expected column names, found '2024-01-01'"),

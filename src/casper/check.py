@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,12 +10,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from casper.errors import some
 from casper.frame import SensorFrame
 
 GAP_LENGTHS = {"1": (1, 1), "2-6": (2, 6), "7-24": (7, 24), "25+": (25, None)}
 SENTINELS = (-1.0, -9.0, -99.0, -99.9, -999.0, -999.9, -9999.0, -99999.0, 9999.0, 99999.0, 999999.0)
 STUCK_STEPS = 24  # so many equal readings in a row are rarely weather or traffic
 NEARLY_DEAD = 0.05
+SEVERAL_ZEROS = 3
 FAR_OUT = 10.0  # robust standard deviations
 MAD_TO_STD = 1.4826  # median absolute deviation -> standard deviation, for a normal distribution
 
@@ -48,12 +50,33 @@ class Suspicion:
     @property
     def sentence(self) -> str:
         what = {
-            "sentinel": f"{self.count} times {self.value:g}, which often stands for a hole (missing_values=)",
+            "sentinel": f"{self.count} times {self.value:g}, which often stands for a hole: {_remedy(self.value)}",
             "zeros": f"{self.count} zeros in runs of {STUCK_STEPS} steps or more",
             "stuck": f"{self.count} readings in runs of {STUCK_STEPS} equal values or more, such as {self.value:g}",
             "outlier": f"{self.count} readings very far from the others, such as {self.value:g}",
         }
         return f"{self.sensor}: {what[self.kind]}, first at {self.time}"
+
+
+def _remedy(sentinel: float) -> str:
+    return f"pass --missing-value {sentinel:g} (missing_values=) if so"
+
+
+def _group_sentence(group: Sequence[Suspicion]) -> str:
+    """Readings of one kind in several sensors."""
+    count, first = sum(item.count for item in group), group[0]
+    names = some([item.sensor for item in group], most=5)
+    earliest = min(group, key=lambda item: item.time)
+    place = f"first {earliest.sensor} at {earliest.time}"
+    if first.kind == "sentinel":
+        often = f"which often stands for a hole: {_remedy(first.value)}"
+        return f"{first.value:g} in {len(group)} sensors, {count} times, {place}, {often} ({names})"
+    what = {
+        "zeros": f"zeros in runs of {STUCK_STEPS} steps or more",
+        "stuck": f"readings in runs of {STUCK_STEPS} equal values or more",
+        "outlier": "readings very far from the others",
+    }
+    return f"{count} {what[first.kind]} in {len(group)} sensors, {place}: {earliest.value:g} ({names})"
 
 
 @dataclass(frozen=True)
@@ -73,6 +96,13 @@ class TableSummary:
     constant: tuple[str, ...]
     suspicions: tuple[Suspicion, ...]
     notes: tuple[str, ...]
+
+    def sentences(self) -> list[str]:
+        """The suspicions for a person to read: those of one kind and number in one sentence."""
+        groups: dict[tuple[Kind, float | None], list[Suspicion]] = {}
+        for item in self.suspicions:
+            groups.setdefault((item.kind, item.value if item.kind == "sentinel" else None), []).append(item)
+        return [group[0].sentence if len(group) == 1 else _group_sentence(group) for group in groups.values()]
 
     def to_dict(self) -> dict[str, object]:
         """The same, ready for JSON."""
@@ -179,6 +209,10 @@ def _suspicious(series: NDArray[np.float64], present: NDArray[Any]) -> Iterator[
         if same.any() and len(others) and _stands_apart(sentinel, others):
             stand_in |= same
             yield "sentinel", present[same]
+    zero = readings == 0
+    if zero.sum() >= SEVERAL_ZEROS and _zero_stands_apart(readings[~zero & ~stand_in]):
+        stand_in |= zero
+        yield "sentinel", present[zero]
     plain, readings = present[~stand_in], readings[~stand_in]
 
     repeated = _in_long_runs(plain, readings)
@@ -201,6 +235,18 @@ def _stands_apart(sentinel: float, others: NDArray[np.float64]) -> bool:
     if sentinel == -1:
         return bool(others.min() >= 0)
     return bool(np.abs(sentinel) > 10 * np.abs(others).max()) or (sentinel < 0 and bool(others.min() >= 0))
+
+
+def _zero_stands_apart(others: NDArray[np.float64]) -> bool:
+    """Whether 0 lies far below all other readings, as among the speeds of cars, and is not just the next lower step.
+
+    Rain and counts have zeros too, but there the smallest reading is one step of the instrument.
+    """
+    sizes = np.abs(others)
+    if len(sizes) == 0 or sizes.min() <= np.median(sizes) / 4:
+        return False
+    steps = np.diff(np.unique(sizes))
+    return len(steps) > 0 and bool(sizes.min() > 3 * np.median(steps))
 
 
 def _in_long_runs(steps: NDArray[Any], readings: NDArray[np.float64]) -> NDArray[np.bool_]:

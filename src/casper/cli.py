@@ -25,6 +25,7 @@ from casper.options import (
     Force,
     Freq,
     IdColumn,
+    IgnoreColumn,
     Key,
     Layout,
     LayoutOption,
@@ -108,6 +109,7 @@ def check(
     time_column: TimeColumn = None,
     id_column: IdColumn = None,
     value_column: ValueColumn = None,
+    ignore_column: IgnoreColumn = None,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
@@ -117,7 +119,7 @@ def check(
     from casper.frame import match_sensors, to_frame
     from casper.graph import build_graph
 
-    read, _ = read_file(table, layout, time_column, id_column, value_column, key)
+    read, _ = read_file(table, layout, time_column, id_column, value_column, ignore_column, key)
     problems: list[str] = []
     frame = listed = None
     try:
@@ -156,6 +158,7 @@ def fit(
     time_column: TimeColumn = None,
     id_column: IdColumn = None,
     value_column: ValueColumn = None,
+    ignore_column: IgnoreColumn = None,
     key: Key = None,
     preset: Preset = PresetName.fast,
     seed: Seed = 0,
@@ -193,7 +196,7 @@ def fit(
     if is_benchmark:
         benchmark = datasets.load(table, data_dir=data_dir, trust=trust)
     else:
-        read, _ = read_file(Path(table), layout, time_column, id_column, value_column, key)
+        read, _ = read_file(Path(table), layout, time_column, id_column, value_column, ignore_column, key)
     with training_in(work, resume=resume):
         if benchmark is not None:
             model.fit_benchmark(benchmark)
@@ -222,6 +225,7 @@ def impute(
     time_column: TimeColumn = None,
     id_column: IdColumn = None,
     value_column: ValueColumn = None,
+    ignore_column: IgnoreColumn = None,
     key: Key = None,
     preset: Preset = PresetName.fast,
     seed: Seed = 0,
@@ -239,7 +243,7 @@ def impute(
 
     console.set_up_notes(quiet=quiet)
     refuse_output(out, force=force)
-    read, look = read_file(table, layout, time_column, id_column, value_column, key)
+    read, look = read_file(table, layout, time_column, id_column, value_column, ignore_column, key)
     if model is not None:
         refuse_settings(settings, beside="--model")
         if any((sensors, distances, adjacency)):

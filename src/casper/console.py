@@ -63,7 +63,7 @@ def show_summary(name: str, summary: TableSummary, graph: SensorGraph) -> None:
     for what, told in lines.items():
         table.add_row(what, told)
     for what, sentences in {
-        "suspicious": [suspicion.sentence for suspicion in summary.suspicions],
+        "suspicious": summary.sentences(),
         "done": list(summary.notes),
     }.items():
         for number, sentence in enumerate(sentences[:_MOST_LISTED]):

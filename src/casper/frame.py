@@ -230,7 +230,7 @@ def _convert_objects(column: pd.Series, numbers: NDArray[np.float64], problems: 
             what = "the text " if isinstance(value, str) else ""
             problems.append(
                 f"column {column.name!r} has {what}{value!r} at {column.index[row]}: "
-                "remove it or turn the column into numbers with pd.to_numeric"
+                "turn it into numbers (pd.to_numeric) or leave the column out (--ignore-column)"
             )
             return
 

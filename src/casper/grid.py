@@ -14,6 +14,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 DAY = pd.Timedelta(days=1).value
+HOUR = pd.Timedelta(hours=1).value
+ZONE_OPTION = "--timezone Europe/Berlin (timezone='Europe/Berlin'), with your zone"
 LARGEST_GRID = 20  # a grid with more steps per row of the table than this is a mistake, not a table with holes
 SENSIBLE_STEPS = ("10s", "30s", "1min", "5min", "10min", "15min", "30min", "1h", "3h", "6h", "12h", "1D", "7D")
 ISO_DATE = re.compile(r"\s*\d{4}-?\d\d-?\d\d")
@@ -37,7 +39,7 @@ def index_stamps(
         problems.append("time stamps must lie between the years 1678 and 2262")
         return None
     except (KeyError, ValueError, OSError):
-        problems.append(f"unknown timezone {timezone!r}: give a name such as 'Europe/Berlin'")
+        problems.append(f"unknown timezone {timezone!r}: give a name such as Europe/Berlin")
         return None
     if zone is not None:
         if parsed.tz is not None:
@@ -48,7 +50,7 @@ def index_stamps(
             if len(lost):
                 problems.append(
                     f"time stamp {parsed[lost[0]]} does not exist in {timezone}: the clocks jumped over it; "
-                    "correct it or leave timezone out"
+                    "correct it or leave out --timezone (timezone=)"
                 )
                 return None
             parsed = localised
@@ -67,13 +69,13 @@ def _check_order(stamps: pd.DatetimeIndex, problems: list[str]) -> None:
     if repeated.any():
         remedy = "keep one row per time"
         if stamps.tz is None:
-            remedy += ", or, if it is the hour that clocks repeat in autumn, pass timezone='Europe/Berlin' (your zone)"
+            remedy += f", or, if it is the hour that clocks repeat in autumn, pass {ZONE_OPTION}"
         problems.append(f"time stamp {stamps[repeated][0]} occurs more than once: {remedy}")
     distinct = stamps[~repeated]
     backwards = np.flatnonzero(np.diff(distinct.asi8) < 0)
     if len(backwards):
         place = f"{distinct[backwards[0] + 1]} comes after {distinct[backwards[0]]}"
-        problems.append(f"the time stamps are not in order ({place}): sort the table with sort_index()")
+        problems.append(f"the time stamps are not in order ({place}): sort the rows by time")
 
 
 def _parse_index(index: pd.Index, problems: list[str], notes: list[str]) -> pd.DatetimeIndex | None:
@@ -117,7 +119,7 @@ def _one_zone(stamps: list[pd.Timestamp], problems: list[str], notes: list[str])
     winter = fixed_zone(spread[0])
     notes.append(
         f"The stamps carry summer and winter offsets of one zone; time of day is read on the clock of {winter}: "
-        "pass timezone='Europe/Berlin' (your zone) for the local clock."
+        f"pass {ZONE_OPTION}, for the local clock."
     )
     return pd.DatetimeIndex(pd.to_datetime(stamps, utc=True)).tz_convert(winter)
 
@@ -180,7 +182,7 @@ def regular_grid(
         if step is None and by_day is not None and by_day % DAY == 0:
             step, ticks = by_day, wall
     if step is None:
-        problems.append(_uneven(utc))
+        problems.append(_uneven(utc, has_zone=stamps.tz is not None))
         return np.arange(len(stamps)), stamps, pd.Timedelta(0)
     on_wall = ticks is wall
     start = _anchor(ticks, step, (calendar if on_wall else stamps)[0])
@@ -190,10 +192,18 @@ def regular_grid(
     if size > LARGEST_GRID * len(stamps):
         problems.append(
             f"{len(stamps)} rows from {stamps[0]} to {stamps[-1]} would become {size} steps of {_step_text(length)}: "
-            "look for a wrong stamp or pass a longer freq"
+            "look for a wrong stamp or pass a longer --freq (freq=)"
         )
         return cells, stamps, length
-    _note_grid(ticks - start - cells * step, cells, size, length, notes)
+    shifts = ticks - start - cells * step
+    if wanted is not None and _fits_badly(ticks, shifts, step):
+        usual = _step_text(pd.Timedelta(_usual_difference(ticks), unit="ns"))
+        problems.append(
+            f"a step of {_step_text(length)} does not fit the time stamps: more than half of them would be moved by "
+            f"more than a quarter of it; they are usually {usual} apart, pass another --freq (freq=) or none"
+        )
+        return cells, stamps, length
+    _note_grid(shifts, cells, size, length, notes)
     times = pd.DatetimeIndex(start + step * np.arange(size), tz=None)
     if stamps.tz is None:
         return cells, times, length
@@ -211,17 +221,30 @@ def _common_step(ticks: NDArray[np.int64]) -> int | None:
     return step if regular else None
 
 
-def _uneven(ticks: NDArray[np.int64]) -> str:
+def _usual_difference(ticks: NDArray[np.int64]) -> int:
     differences, counts = np.unique(np.diff(ticks), return_counts=True)
+    return int(differences[np.argmax(counts)])
+
+
+def _fits_badly(ticks: NDArray[np.int64], shifts: NDArray[np.int64], step: int) -> bool:
+    # 20 minutes are a third of an hour: the mean of three rows is meant, not a mistake.
+    pools_whole_rows = step % _usual_difference(ticks) == 0
+    return not pools_whole_rows and bool((np.abs(shifts) > step / 4).mean() > 0.5)
+
+
+def _uneven(ticks: NDArray[np.int64], *, has_zone: bool) -> str:
+    steps = np.diff(ticks)
+    differences, counts = np.unique(steps, return_counts=True)
     common = np.argsort(-counts, kind="stable")[:3]
     lengths = [pd.Timedelta(int(differences[i]), unit="ns") for i in common]
-    seen = ", ".join(f"{_step_text(length)} ({counts[i]} times)" for i, length in zip(common, lengths, strict=True))
-    median = float(np.median(np.diff(ticks)))
+    listed = ", ".join(f"{_step_text(length)} ({counts[i]} times)" for i, length in zip(common, lengths, strict=True))
+    seen = f"the time stamps are not evenly spaced (differences seen: {listed})"
+    days = np.rint(steps / DAY)
+    if has_zone and (days >= 1).all() and np.isin(np.abs(steps - days * DAY), (0, HOUR)).all():
+        return f"{seen}: these are days of a zone whose clocks change, pass {ZONE_OPTION}"
+    median = float(np.median(steps))
     proposal = min(SENSIBLE_STEPS, key=lambda text: abs(np.log(pd.Timedelta(text).value / median)))
-    return (
-        f"the time stamps are not evenly spaced (differences seen: {seen}): "
-        f"pass freq={proposal!r} to move each to the nearest step"
-    )
+    return f"{seen}: pass --freq {proposal} (freq={proposal!r}) to move each to the nearest step"
 
 
 def _step_text(step: pd.Timedelta) -> str:
@@ -254,7 +277,9 @@ def _note_grid(
     if used < len(cells):
         notes.append(f"{len(cells) - used} rows share a step with the row before: the mean of their readings is used.")
     if used < size:
-        notes.append(f"{size - used} missing rows were inserted as holes to keep the step of {_step_text(step)}.")
+        notes.append(
+            f"{size - used} steps of {_step_text(step)} have no row: they count as holes; --all-steps writes them."
+        )
 
 
 def onto_grid(values: NDArray[np.float64], cells: NDArray[np.int64], size: int) -> NDArray[np.float64]:

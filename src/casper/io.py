@@ -4,6 +4,7 @@ back, so that a filled CSV shows the same stamps, separators and column names as
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,11 +18,25 @@ from casper.errors import InputError, MissingPackageError, ProblemsError, first_
 from casper.files import atomic, refuse_overwriting
 from casper.frame import sensor_list
 from casper.grid import may_hold_stamps
-from casper.layout import DEFAULT_KEY, Kind, Layout, Roles, TableFormat, find_roles, lay_out, one_clock, wide_from_long
+from casper.layout import (
+    DEFAULT_KEY,
+    Kind,
+    Layout,
+    Roles,
+    TableFormat,
+    find_roles,
+    lay_out,
+    named_column,
+    one_clock,
+    refuse_repeated_stamps,
+    wide_from_long,
+)
 from casper.stamps import parse_stamps
-from casper.textfile import Place, TextFile, TextStyle, write_text
+from casper.textfile import SAMPLE, Place, TextFile, TextStyle, counts_rows, is_row_number_name, write_text
 
 __all__ = ["TableFormat", "read_matrix", "read_sensors", "read_table", "write_table"]
+
+log = logging.getLogger("casper")
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
 HDF5_SUFFIXES = (".h5", ".hdf5", ".hdf")
@@ -40,41 +55,100 @@ def read_table(
     id_column: str | None = None,
     value_column: str | None = None,
     key: str | None = None,
+    ignore_columns: Sequence[str] = (),
 ) -> tuple[pd.DataFrame, TableFormat]:
-    """Read a wide table (time stamps x sensors); a long file (id, time, value) is turned into one."""
+    """Read a wide table (time stamps x sensors); a long file (id, time, value) is turned into one.
+
+    `ignore_columns` are no readings, notes for example: they are left out and come back in the file that is written.
+    """
     file = _existing_file(path)
     kind = _kind(file)
 
-    def choose(header: Sequence[object]) -> Roles:
-        return find_roles(file.name, header, layout, time_column, id_column, value_column)
+    def choose(header: Sequence[object], row_numbers: Sequence[int]) -> Roles:
+        ignored = {*row_numbers, *(named_column(file.name, header, name) for name in ignore_columns)}
+        return find_roles(
+            file.name,
+            header,
+            layout=layout,
+            time=time_column,
+            sensor=id_column,
+            value=value_column,
+            ignored=sorted(ignored),
+        )
 
     style, whole = TextStyle(), frozenset[str]()
     if kind == "text":
         text = TextFile.open(file)
-        roles = choose(text.header)
-        raw, whole = text.read(roles.beside(len(text.header)))
         style, place, key = text.style, text.place, DEFAULT_KEY
+        numbered = [position for position in range(len(text.header)) if text.counts_rows(position)]
+        roles = choose(text.header, numbered)
+        if roles.maybe_id is not None:
+            cells, _ = text.read(range(len(text.header)))
+            if not cells.empty:
+                refuse_repeated_stamps(file.name, cells, _stamps(cells, roles, place), roles, style.decimal)
+        raw, whole = text.read(roles.beside(len(text.header)))
+        if style.titles:
+            log.info(f"{file.name}: skipped {len(style.titles)} lines above the header, such as {style.titles[0]!r}.")
     else:
         raw, key = _read_binary(file, kind, key)
         place = _row_place(file.name)
-        roles = choose([*raw.index.names, *raw.columns])
+        levels = raw.index.nlevels
+        numbered = _row_numbers(raw)
+        roles = choose([*raw.index.names, *raw.columns], [levels + position for position in numbered])
         if roles.id is None and time_column is None and may_hold_stamps(raw.index):
-            return raw, TableFormat(kind, _suffix(file), raw.index, raw.columns, raw.iloc[:, :0], key=key)
+            refuse_repeated_stamps(file.name, raw.reset_index(allow_duplicates=True), raw.index, roles)
+            ignored = [position - levels for position in roles.ignored if position >= levels]
+            _note_row_numbers(file, raw, numbered)
+            table = raw.iloc[:, [position for position in range(raw.shape[1]) if position not in ignored]]
+            return table, TableFormat(
+                kind, _suffix(file), table.index, table.columns, raw.iloc[:, ignored], tuple(ignored), key=key
+            )
         raw = raw.reset_index(drop=all(name is None for name in raw.index.names), allow_duplicates=True)
-        roles = choose(list(raw.columns))
+        numbered = _row_numbers(raw)
+        roles = choose(list(raw.columns), numbered)
     if raw.empty:
         raise InputError(f"{file.name} has no rows below its header")
-    name = str(raw.columns[roles.stamps[0]]).strip() if len(roles.stamps) == 1 else "time"
-    stamps = parse_stamps(raw.iloc[:, list(roles.stamps)], place, name).rename(name or "time")
+    stamps = _stamps(raw, roles, place)
     beside = roles.beside(raw.shape[1])
     if roles.id is None or roles.value is None:
+        refuse_repeated_stamps(file.name, raw, stamps, roles)
         long, table = None, raw.iloc[:, [p for p in range(raw.shape[1]) if p not in beside]]
         table.index = stamps
+        _note_row_numbers(file, raw, numbered)
     else:
         table, long = wide_from_long(raw, stamps, roles.id, roles.value, place)
     return table, TableFormat(
-        kind, _suffix(file), table.index, table.columns, raw.iloc[:, beside], roles.stamps, style, whole, key, long
+        kind,
+        _suffix(file),
+        table.index,
+        table.columns,
+        raw.iloc[:, beside],
+        tuple(beside),
+        roles.stamps,
+        style,
+        whole,
+        key,
+        long,
     )
+
+
+def _stamps(raw: pd.DataFrame, roles: Roles, place: Place) -> pd.Index:
+    name = str(raw.columns[roles.stamps[0]]).strip() if len(roles.stamps) == 1 else "time"
+    return parse_stamps(raw.iloc[:, list(roles.stamps)], place, name).rename(name or "time")
+
+
+def _row_numbers(raw: pd.DataFrame) -> list[int]:
+    """The columns that hold the row numbers that pandas writes."""
+    return [
+        position
+        for position, name in enumerate(raw.columns)
+        if is_row_number_name(name) and counts_rows(raw.iloc[:SAMPLE, position].tolist())
+    ]
+
+
+def _note_row_numbers(file: Path, raw: pd.DataFrame, numbered: Sequence[int]) -> None:
+    for position in numbered:
+        log.info(f"{file.name}: the column {str(raw.columns[position])!r} counts the rows and is no sensor.")
 
 
 def write_table(
@@ -110,8 +184,8 @@ def write_table(
             elif kind == "parquet":
                 one_clock(out).to_parquet(temporary)
             else:
-                # Text columns of a long table would be pickled in the fixed format.
-                form = "fixed" if with_index else "table"
+                # Text columns would be pickled in the fixed format.
+                form = "fixed" if with_index and not _holds_texts(out) else "table"
                 one_clock(out).to_hdf(str(temporary), key=like.key if like else DEFAULT_KEY, mode="w", format=form)
     except InputError:
         raise
@@ -228,7 +302,7 @@ def _existing_file(path: str | os.PathLike[str]) -> Path:
         raise InputError(f"{file} is a folder: give the name of a file in it")
     if not file.exists():
         names = [entry.name for entry in file.parent.iterdir()] if file.parent.is_dir() else []
-        similar = difflib.get_close_matches(file.name, names, n=1)
+        similar = difflib.get_close_matches(file.name, names, n=1, cutoff=0.75)
         hint = f"did you mean {file.parent / similar[0]}?" if similar else "check its name and folder"
         raise InputError(f"there is no file {file}: {hint}")
     if file.stat().st_size == 0:
@@ -238,6 +312,10 @@ def _existing_file(path: str | os.PathLike[str]) -> Path:
 
 def _row_place(name: str) -> Place:
     return lambda row: f"{name}, row {row + 1}"
+
+
+def _holds_texts(table: pd.DataFrame) -> bool:
+    return any(pd.api.types.is_string_dtype(dtype) or pd.api.types.is_object_dtype(dtype) for dtype in table.dtypes)
 
 
 def _require_tables(purpose: str) -> None:
@@ -258,7 +336,7 @@ def _read_binary(file: Path, kind: Kind, key: str | None) -> tuple[pd.DataFrame,
             chosen = key.strip("/") if key else keys[0] if len(keys) == 1 else None
             if chosen not in keys:
                 listed = ", ".join(map(repr, keys)) or "none that pandas can read"
-                raise InputError(f"{file.name} holds the tables {listed}: name one of them with key=")
+                raise InputError(f"{file.name} holds the tables {listed}: name one of them with --key NAME (key=)")
             found = store.get(chosen)
     except InputError:
         raise

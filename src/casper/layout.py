@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from casper.errors import InputError
+from casper.errors import InputError, some
 from casper.stamps import TIME_NAMES
-from casper.textfile import Place, TextStyle, parse_numbers
+from casper.textfile import BadText, Place, TextStyle, parse_numbers
 
 Kind = Literal["text", "parquet", "hdf5"]
 Layout = Literal["auto", "wide", "long"]
 
-ID_NAMES = ("id", "sensor", "sensor_id", "station", "station_id")
+ID_NAMES = ("id", "sensor", "sensor_id", "station", "station_id", "site", "site_id", "detector", "detector_id")
 VALUE_NAMES = ("value", "reading", "measurement")
+ROLE_NAMES = {"time": TIME_NAMES, "id": ID_NAMES, "value": VALUE_NAMES}
+INTEGER = r"0|-?[1-9]\d{0,17}"  # without leading zeros, which an id may need
 DEFAULT_KEY = "readings"  # not "table": PyTables would take the whole file for one
 
 
@@ -42,6 +44,7 @@ class TableFormat:
     index: pd.Index  # the rows and columns of the table that was read
     columns: pd.Index
     beside: pd.DataFrame = field(repr=False)  # the file's columns that hold no readings, as they stood there
+    beside_positions: tuple[int, ...] = ()  # where these stood in the file
     stamp_positions: tuple[int, ...] = ()  # where the time columns stood in the file; none: the times were its index
     style: TextStyle = field(default_factory=TextStyle)
     whole: frozenset[str] = frozenset()  # columns that were written without a decimal mark
@@ -60,48 +63,88 @@ class Roles:
     stamps: tuple[int, ...]
     id: int | None = None  # None in a wide file
     value: int | None = None
+    ignored: tuple[int, ...] = ()
+    maybe_id: int | None = None  # in a file taken for wide, the one column with the name of an id
 
     def beside(self, width: int) -> list[int]:
         """The columns of `width` that hold no readings."""
-        return [p for p in range(width) if (p in self.stamps if self.value is None else p != self.value)]
+        no_readings = {*self.stamps, *self.ignored}
+        return [p for p in range(width) if (p in no_readings if self.value is None else p != self.value)]
+
+
+def named_column(file: str, header: Sequence[object], wanted: str) -> int:
+    exact = [str(name).strip() for name in header]
+    if wanted.strip() not in exact:
+        listed = ", ".join(map(repr, exact[:12])) + (", ..." if len(exact) > 12 else "")
+        raise InputError(f"{file} has no column {wanted!r}; its columns are {listed}")
+    return exact.index(wanted.strip())
 
 
 def find_roles(
-    file: str, header: Sequence[object], layout: Layout, time: str | None, sensor: str | None, value: str | None
+    file: str,
+    header: Sequence[object],
+    *,
+    layout: Layout,
+    time: str | None,
+    sensor: str | None,
+    value: str | None,
+    ignored: Sequence[int],
 ) -> Roles:
     """The parts that the columns play, as named by the user or else by their usual names."""
     names = [str(name).strip().lower().replace(" ", "_") for name in header]
 
-    def named(wanted: str) -> int:
-        exact = [str(name).strip() for name in header]
-        if wanted.strip() not in exact:
-            listed = ", ".join(map(repr, exact[:12])) + (", ..." if len(exact) > 12 else "")
-            raise InputError(f"{file} has no column {wanted!r}; its columns are {listed}")
-        return exact.index(wanted.strip())
-
     def like(accepted: Sequence[str]) -> list[int]:
-        return [position for position, name in enumerate(names) if name in accepted]
+        return [position for position, name in enumerate(names) if name in accepted and position not in ignored]
 
     times, ids, values = like(TIME_NAMES), like(ID_NAMES), like(VALUE_NAMES)
-    halves = like(("time", "hour"))
-    if time is not None:
-        stamps = (named(time),)
-    elif "date" in names and halves:
-        stamps = (names.index("date"), halves[0])
+    dates, halves = like(("date",)), like(("time", "hour"))
+    named = {
+        role: None if wanted is None else named_column(file, header, wanted)
+        for role, wanted in (("time", time), ("id", sensor), ("value", value))
+    }
+    if named["time"] is not None:
+        stamps = (named["time"],)
+    elif dates and halves:
+        stamps = (dates[0], halves[0])
     else:
-        stamps = (times[0] if times else 0,)
+        by_place = next((position for position in range(len(names)) if position not in ignored), 0)
+        stamps = (times[0] if times else by_place,)
+    has_time = bool(times) or time is not None
+    id_at = named["id"] if named["id"] is not None else ids[0] if len(ids) == 1 else None
+    if not values and id_at is not None and has_time:
+        # A reading may be called anything where nothing else is left for it to be.
+        others = [p for p in range(len(names)) if p not in (*stamps, id_at, *ignored) and names[p]]
+        values = others if len(others) == 1 else []
     asked = layout == "long" or (layout == "auto" and not (sensor is None and value is None))
-    found = layout == "auto" and len(ids) == len(values) == 1 and (bool(times) or time is not None)
+    found = layout == "auto" and len(ids) == len(values) == 1 and has_time
     if not asked and not found:
-        return Roles(stamps)
-    for role, given, candidates in (("id", sensor, ids), ("value", value, values), ("time", time, times)):
-        if given is None and not candidates:
-            accepted = {"id": ID_NAMES, "value": VALUE_NAMES, "time": TIME_NAMES}[role]
+        return Roles(stamps, ignored=tuple(ignored), maybe_id=id_at if layout == "auto" else None)
+    for role, candidates in (("id", ids), ("value", values), ("time", times)):
+        if named[role] is None and not candidates:
             raise InputError(
-                f"{file}: no {role} column found for the long layout; name it with {role}_column= "
-                f"or call it {' or '.join(accepted)}"
+                f"{file}: no {role} column found for the long layout; name it with --{role}-column NAME "
+                f"({role}_column=) or call it {' or '.join(ROLE_NAMES[role])}"
             )
-    return Roles(stamps, named(sensor) if sensor else ids[0], named(value) if value else values[0])
+    value_at = named["value"] if named["value"] is not None else values[0]
+    return Roles(stamps, id_at if id_at is not None else ids[0], value_at, tuple(ignored))
+
+
+def refuse_repeated_stamps(file: str, raw: pd.DataFrame, stamps: pd.Index, roles: Roles, decimal: str = ".") -> None:
+    """A file with an id column and a row per sensor and time is no wide table."""
+    # The hour that clocks repeat in autumn is no more than a few rows of a wide table.
+    if roles.maybe_id is None or stamps.duplicated().mean() < 0.1:
+        return
+    candidates: list[str] = []
+    for position in sorted(set(range(raw.shape[1])) - {*roles.stamps, *roles.ignored, roles.maybe_id}):
+        column, bad = raw.iloc[:, position], list[BadText]()
+        if not np.isnan(parse_numbers(column, decimal, "", bad)).all():
+            candidates.append(repr(str(column.name)))
+    repeated = stamps[stamps.duplicated()][0]
+    raise InputError(
+        f"{file} looks like a long table (a column {str(raw.columns[roles.maybe_id])!r}, and {repeated} more than "
+        f"once): pass --layout long --value-column NAME (layout='long', value_column=) with one of "
+        f"{some(candidates) or 'its columns'}"
+    )
 
 
 def wide_from_long(
@@ -126,13 +169,16 @@ def wide_from_long(
             "keep one, or write the stamps with their offset if it is the hour that clocks repeat in autumn"
         )
     readings = raw.iloc[:, value_position]
-    problems: list[str] = []
+    bad: list[BadText] = []
     if pd.api.types.is_float_dtype(readings.dtype) or pd.api.types.is_integer_dtype(readings.dtype):
         numbers = readings.to_numpy(dtype=np.float32 if readings.dtype == np.float32 else np.float64, na_value=np.nan)
     else:
-        numbers = parse_numbers(readings, ".", f"column {readings.name!r}", place, problems)
-    if problems:
-        raise InputError(problems[0])
+        numbers = parse_numbers(readings, ".", str(readings.name), bad)
+    if bad:
+        raise InputError(
+            f"{place(bad[0].row)}, column {bad[0].column!r}: {bad[0].text!r} is not a number; leave the cell empty for "
+            "a hole, or name another column with --value-column NAME (value_column=)"
+        )
     matrix = np.full((len(first), len(sensors)), np.nan, dtype=numbers.dtype)
     matrix[rows, columns] = numbers
     table = pd.DataFrame(matrix, index=stamps[first], columns=pd.Index(sensors))
@@ -147,17 +193,26 @@ def lay_out(table: pd.DataFrame, like: TableFormat, kind: Kind) -> tuple[pd.Data
     stamps_become_times = like.kind == "text" and kind != "text"
     if like.long is not None:
         return _long(table, like, like.long, stamps_become_times=stamps_become_times), False
-    if stamps_become_times or not like.stamp_positions:
-        return table, True
-    out = table.reset_index(drop=True)
-    for column, position in sorted(enumerate(like.stamp_positions), key=lambda pair: pair[1]):
-        stamps = like.beside.iloc[:, column]
-        out.insert(position, stamps.name, stamps.array, allow_duplicates=True)
-    return out, False
+    with_index = stamps_become_times or not like.stamp_positions
+    out = table.copy(deep=False) if with_index else table.reset_index(drop=True)
+    left_out = like.stamp_positions if with_index else ()
+    for number, position in enumerate(like.beside_positions):
+        if position not in left_out:
+            column = like.beside.iloc[:, number]
+            content = _typed(column) if stamps_become_times else column.array
+            before = sum(other < position for other in left_out)
+            out.insert(position - before, column.name, content, allow_duplicates=True)
+    return out, with_index
+
+
+def _typed(column: pd.Series) -> Any:
+    """Texts that are whole numbers as such: a text file knows no types, the file that is written does."""
+    is_text = pd.api.types.is_string_dtype(column.dtype) and column.notna().all()
+    return column.astype(np.int64).array if is_text and column.str.fullmatch(INTEGER).all() else column.array
 
 
 def _long(table: pd.DataFrame, like: TableFormat, long: LongRows, *, stamps_become_times: bool) -> pd.DataFrame:
-    """The rows of the long file in their order, then a row for every time and sensor that it had left out."""
+    """The rows of the long file in their order, and a row for every time and sensor that it had left out."""
     numbers = table.to_numpy()
     absent = ~np.isnan(numbers)
     absent[long.rows, long.columns] = False
@@ -168,13 +223,39 @@ def _long(table: pd.DataFrame, like: TableFormat, long: LongRows, *, stamps_beco
     known = {long.id_position, *(p - (p > long.value_position) for p in like.stamp_positions)}
     for position in set(range(added.shape[1])) - known:
         added.isetitem(position, [None] * len(added))
-    at, sensor = np.concatenate([long.rows, new_rows]), np.concatenate([long.columns, new_columns])
-    out = pd.concat([like.beside, added.astype(like.beside.dtypes)], ignore_index=True)
+    order = _where_new_rows_belong(long, new_rows, new_columns, table.columns)
+    at = np.concatenate([long.rows, new_rows])[order]
+    sensor = np.concatenate([long.columns, new_columns])[order]
+    out = pd.concat([like.beside, added.astype(like.beside.dtypes)], ignore_index=True).iloc[order]
+    out = out.reset_index(drop=True)
+    if stamps_become_times:
+        for position in range(out.shape[1]):
+            out.isetitem(position, _typed(out.iloc[:, position]))
     out.insert(long.value_position, cast(str, long.value_name), numbers[at, sensor])
     if stamps_become_times:
         out = out.drop(columns=[out.columns[position] for position in like.stamp_positions])
-        out.insert(like.stamp_positions[0], str(table.index.name), one_clock(table).index[at])
+        out.insert(min(like.stamp_positions), str(table.index.name), one_clock(table).index[at])
     return out
+
+
+def _where_new_rows_belong(
+    long: LongRows, new_rows: NDArray[np.intp], new_columns: NDArray[np.intp], sensors: pd.Index
+) -> NDArray[np.intp]:
+    """The order of old and new rows: that of the file if it is sorted by sensor or time, else the new ones last."""
+    rows, columns = np.concatenate([long.rows, new_rows]), np.concatenate([long.columns, new_columns])
+    known = len(long.rows)
+    by_text = np.argsort(np.argsort(sensors.astype(str).to_numpy(dtype=object), kind="stable"))
+    by_number = np.argsort(np.argsort(pd.to_numeric(pd.Series(sensors), errors="coerce").to_numpy(), kind="stable"))
+    none = np.zeros(len(sensors), dtype=np.intp)
+    as_they_come = np.arange(len(sensors))
+    for major, minor in (
+        (columns, rows),  # by sensor, then time
+        *((rows, rank[columns]) for rank in (as_they_come, by_text, by_number, none)),  # by time, then sensor
+    ):
+        step, inner = np.diff(major[:known]), np.diff(minor[:known])
+        if ((step > 0) | ((step == 0) & (inner >= 0))).all():
+            return np.lexsort((minor, major))
+    return np.arange(len(rows))
 
 
 def one_clock(table: pd.DataFrame) -> pd.DataFrame:

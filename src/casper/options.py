@@ -52,6 +52,9 @@ LayoutOption = Annotated[Layout, typer.Option(help="Wide (a column per sensor) o
 TimeColumn = Annotated[str | None, typer.Option(help="Name of the time column.")]
 IdColumn = Annotated[str | None, typer.Option(help="Long tables: name of the sensor column.")]
 ValueColumn = Annotated[str | None, typer.Option(help="Long tables: name of the value column.")]
+IgnoreColumn = Annotated[
+    list[str] | None, typer.Option(help="A column that holds no readings, such as notes. Repeatable.")
+]
 Key = Annotated[str | None, typer.Option(help="HDF5: which table of the file.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
 Preset = Annotated[PresetName, typer.Option(help="fast: minutes on a laptop; paper: the paper's; best: ours.")]
@@ -80,12 +83,19 @@ def read_file(
     time_column: str | None,
     id_column: str | None,
     value_column: str | None,
+    ignore_columns: list[str] | None,
     key: str | None,
 ) -> tuple[pd.DataFrame, TableFormat]:
     from casper.io import read_table
 
     return read_table(
-        path, layout=layout.value, time_column=time_column, id_column=id_column, value_column=value_column, key=key
+        path,
+        layout=layout.value,
+        time_column=time_column,
+        id_column=id_column,
+        value_column=value_column,
+        ignore_columns=tuple(ignore_columns or ()),
+        key=key,
     )
 
 

@@ -42,7 +42,8 @@ def parse_stamps(columns: pd.DataFrame, place: Place, name: str) -> pd.Index:
     bad = np.flatnonzero(parsed.isna())
     if len(bad) == len(texts) and name.strip().lower() not in TIME_NAMES:
         raise InputError(
-            f"{place(0)}: no time column found (column {name!r} has {texts.iloc[0]!r}); name it with time_column="
+            f"{place(0)}: no time column found (column {name!r} has {texts.iloc[0]!r}); "
+            "name it with --time-column NAME (time_column=)"
         )
     if len(bad):
         text = texts.iloc[bad[0]]

@@ -6,8 +6,10 @@ import csv
 import gzip
 import io
 import re
+import shlex
 import warnings
 import zlib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -18,16 +20,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from casper.errors import InputError, first_line, raise_all
+from casper.errors import InputError, first_line, raise_all, some
 
 Place = Callable[[int], str]  # row of the table -> where a person finds it in the file
 
-HOLES = ("", "na", "nan", "null", "none", "-", "--", "n/a", "missing")
-HOLE_TEXTS = sorted({form for hole in HOLES for form in (hole, hole.upper(), hole.title())} | {"NaN"})
+HOLES = ("", "na", "nan", "null", "none", "-", "--", "---", "n/a", "#n/a", "#n/v", "k.a.", "missing")
+HOLE_TEXTS = sorted({form for hole in HOLES for form in (hole, hole.upper(), hole.title())} | {"NaN", "k.A."})
 NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:inf|infinity)"
 ISO = r"\d{4}-?\d\d-?\d\d(?:$|[T ])"
 WHOLE_LIMIT = 2**53  # integers up to here are floats without loss
-MOST_PROBLEMS = 10  # columns that are told at once
+DATE = r"\s*(?:\d{4}-?\d\d-?\d\d|\d{1,4}[./-]\d{1,2}[./-]\d{1,4})(?:$|[T ,])"
+MOST_PROBLEMS = 10  # that are told at once
+SAMPLE = 50  # lines that tell how a file is written
+ROW_NUMBER_NAMES = ("", "unnamed:_0", "index")  # what pandas calls the row numbers that it writes beside a table
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,17 @@ class TextStyle:
     decimal: str = "."
     encoding: str = "utf-8"
     newline: str = "\n"
+    titles: tuple[str, ...] = ()  # lines above the header
+
+
+@dataclass(frozen=True)
+class BadText:
+    """The first text of a column of numbers that is none."""
+
+    column: str
+    text: str
+    row: int
+    alone: bool  # the column holds no number at all
 
 
 @dataclass(frozen=True)
@@ -68,19 +84,30 @@ class TextFile:
         encoding = _encoding(content)
         # A line that starts with # is a comment, unless # also occurs elsewhere, say in the names of sensors.
         comments = re.search(rb"[^\r\n\xbf]#", content) is None
-        sample = list(islice(_numbered_lines(content, encoding, comments=comments), 50))
+        sample = list(islice(_numbered_lines(content, encoding, comments=comments), SAMPLE))
         if not sample:
             raise InputError(f"{file.name} is empty: it has nothing but blank lines")
-        separator = _separator([line for _, line in sample])
-        header = _cells([sample[0][1]], separator, file.name)[0]
+        lines = [line for _, line in sample]
+        separator = _separator(lines)
+        first = _header_at(lines, separator, file.name)
+        header = _cells([lines[first]], separator, file.name)[0]
         newline = "\r\n" if b"\r\n" in content[:65536] else "\n"
-        style = TextStyle(separator, _decimal(content, separator), encoding, newline)
-        return cls(file.name, content, style, [name.strip() for name in header], sample[0][0], comments)
+        titles = tuple(line.rstrip("\r\n") for line in lines[:first])
+        style = TextStyle(separator, _decimal(content, separator), encoding, newline, titles)
+        return cls(file.name, content, style, [name.strip() for name in header], sample[first][0], comments)
 
     def place(self, row: int) -> str:
         """Where row `row` (from 0) below the header is found with a text editor."""
         number, _ = next(islice(self._body(), row, None))
         return f"{self.name}, line {number}"
+
+    def counts_rows(self, position: int) -> bool:
+        """Whether a column holds the row numbers that pandas writes."""
+        if not is_row_number_name(self.header[position]):
+            return False
+        lines = [line for _, line in islice(self._body(), SAMPLE)]
+        cells = [row[position] for row in _cells(lines, self.style.separator, self.name) if len(row) > position]
+        return counts_rows(cells)
 
     def rows(self) -> list[list[str]]:
         """All cells below the header as text."""
@@ -127,20 +154,20 @@ class TextFile:
             self.rows()  # finds the line
             raise InputError(f"{self.name} cannot be read: {first_line(error)}") from error
         columns: dict[int, Any] = {position: raw[position] for position in range(width)}
-        problems: list[str] = []
+        bad: list[BadText] = []
         whole: set[str] = set()
         for position in numeric:
             column = raw[position]
             if pd.api.types.is_integer_dtype(column.dtype):
                 whole.add(self.header[position])
             if pd.api.types.is_string_dtype(column.dtype) or pd.api.types.is_bool_dtype(column.dtype):
-                label = f"column {self.header[position]!r}"
-                columns[position] = parse_numbers(column, self.style.decimal, label, self.place, problems)
+                columns[position] = parse_numbers(column, self.style.decimal, self.header[position], bad)
             elif not (pd.api.types.is_integer_dtype(column.dtype) and bool((column.abs() >= WHOLE_LIMIT).any())):
                 columns[position] = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        if problems:
+        if bad:
+            problems = _grouped_problems(bad, self.place)
             rest = len(problems) - MOST_PROBLEMS
-            raise_all(problems[:MOST_PROBLEMS] + ([f"and {rest} more columns like these"] if rest > 0 else []))
+            raise_all(problems[:MOST_PROBLEMS] + ([f"and {rest} more texts like these"] if rest > 0 else []))
         table = pd.DataFrame(columns)
         table.columns = pd.Index(self.header, dtype=object)
         # A separator at the end of every line makes a column without name and content.
@@ -153,25 +180,61 @@ class TextFile:
         return ((number, line) for number, line in lines if number > self.header_line)
 
 
+def is_row_number_name(name: object) -> bool:
+    return str(name).strip().lower().replace(" ", "_") in ROW_NUMBER_NAMES
+
+
+def counts_rows(cells: Sequence[object]) -> bool:
+    """Whether the cells are 0, 1, 2, ... or 1, 2, 3, ..."""
+    texts = [str(cell).strip() for cell in cells]
+    return len(texts) > 1 and any(texts == [str(start + row) for row in range(len(texts))] for start in (0, 1))
+
+
 def stripped_texts(column: pd.Series) -> pd.Series:
     return column.astype(object).where(column.notna(), "").astype(str).str.strip()
 
 
-def parse_numbers(
-    column: pd.Series, decimal: str, label: str, place: Place, problems: list[str]
-) -> NDArray[np.float64]:
-    """Numbers from texts, exactly; the first text that is none becomes a problem."""
+def parse_numbers(column: pd.Series, decimal: str, name: str, bad: list[BadText]) -> NDArray[np.float64]:
+    """Numbers from texts, exactly; the first text that is none goes to `bad`."""
     texts = stripped_texts(column)
     plain = texts.str.replace(decimal, ".", regex=False)
     hole = texts.str.lower().isin(HOLES).to_numpy()
-    bad = np.flatnonzero(~hole & ~plain.str.fullmatch(NUMBER, case=False).to_numpy(dtype=bool))
+    wrong = ~hole & ~plain.str.fullmatch(NUMBER, case=False).to_numpy(dtype=bool)
     numbers = np.full(len(texts), np.nan)
-    if len(bad):
-        text = texts.iloc[bad[0]]
-        problems.append(f"{place(int(bad[0]))}, {label}: {text!r} is not a number (leave the cell empty for a hole)")
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        bad.append(BadText(name, texts.iloc[first], first, alone=bool((wrong | hole).all())))
     else:
         numbers[~hole] = plain[~hole].to_numpy(dtype=object).astype(np.float64)
     return numbers
+
+
+def _grouped_problems(bad: Sequence[BadText], place: Place) -> list[str]:
+    """A sentence for each text that is no number, however many columns it stands in."""
+    by_text: dict[str, list[BadText]] = {}
+    for found in bad:
+        by_text.setdefault(found.text, []).append(found)
+    problems: list[str] = []
+    for text, group in by_text.items():
+        first = min(group, key=lambda found: found.row)
+        skip = f"with --ignore-column {shlex.quote(first.column)} (ignore_columns=)"
+        if len(group) > 1:
+            others = some([repr(found.column) for found in group])
+            problems.append(
+                f"{place(first.row)}, column {first.column!r}: {text!r} is not a number, in {len(group)} columns "
+                f"({others}); leave the cells empty for holes, or skip a column {skip}"
+            )
+        elif first.alone:
+            problems.append(
+                f"{place(first.row)}, column {first.column!r}: {text!r} is not a number, nor is anything else in this "
+                f"column: it looks like a column of notes, skip it {skip}"
+            )
+        else:
+            problems.append(
+                f"{place(first.row)}, column {first.column!r}: {text!r} is not a number; "
+                f"leave the cell empty for a hole, or skip the column {skip}"
+            )
+    return problems
 
 
 def _pandas_reads_floats_exactly() -> bool:
@@ -205,14 +268,33 @@ def _cells(lines: Sequence[str], separator: str, name: str) -> list[list[str]]:
         raise InputError(f"{name} cannot be read as a table: {error}") from error
 
 
-def _separator(lines: Sequence[str]) -> str:
-    unquoted = [re.sub(r'"[^"]*"', "", line) for line in lines]
+def _counts(lines: Sequence[str], separator: str) -> tuple[list[int], int]:
+    """How many separators the lines have, and how many most of them have."""
+    counts = [re.sub(r'"[^"]*"', "", line).count(separator) for line in lines]
+    return counts, Counter(counts).most_common(1)[0][0]
 
-    def rank(separator: str) -> tuple[bool, int]:
-        counts = [line.count(separator) for line in unquoted]
-        return counts[0] > 0 and len(set(counts)) == 1, counts[0]
+
+def _separator(lines: Sequence[str]) -> str:
+    def rank(separator: str) -> tuple[bool, int, bool, int]:
+        counts, usual = _counts(lines, separator)
+        # Decimal commas stand in the rows, a separator in the header too.
+        above = next(number for number, count in enumerate(counts) if count >= usual)
+        return usual > 0, -above, len(set(counts[above:])) == 1, usual
 
     return max(",;\t|", key=rank)
+
+
+def _header_at(lines: Sequence[str], separator: str, name: str) -> int:
+    """Which line is the header: the one below lines of title, which have fewer separators or a single filled cell."""
+    counts, usual = _counts(lines, separator)
+    for number, line in enumerate(lines):
+        cells = [cell.strip() for cell in _cells([line], separator, name)[0]]
+        if counts[number] < usual or (usual >= 2 and sum(map(bool, cells)) <= 1):
+            continue
+        # Readings right below: the short line was the header after all, with a name too few.
+        is_data = re.fullmatch(NUMBER, cells[0]) or any(re.match(DATE, cell) for cell in cells)
+        return 0 if is_data else number
+    return 0
 
 
 def _decimal(content: bytes, separator: str) -> str:
@@ -228,6 +310,7 @@ def write_text(
 ) -> None:
     opener = gzip.open if gzipped else open
     with opener(file, "wt", encoding=style.encoding, newline="") as handle:
+        handle.writelines(title + style.newline for title in style.titles)
         _shorten_whole_numbers(table, whole, style.decimal).to_csv(
             handle,
             sep=style.separator,
