@@ -92,8 +92,20 @@ def test_check_cuts_long_lists_short(command: Command, six_sensors: Simulation) 
     table[[f"dead{number}" for number in range(9)]] = np.nan
     table.to_csv("readings.csv", index_label="time")
     told = succeeds(command("check", "readings.csv")).out
-    assert "and 4 more (--json lists all)" in told
+    assert "12 times -999 in 12 sensors" in " ".join(told.replace("│", " ").split())
     assert "dead7 and 1 more" in told
+
+
+def test_results_become_a_table_on_the_screen_or_in_a_document(command: Command) -> None:
+    Path("results").mkdir()
+    figures = {"mae": 2.0, "mse": 5.0, "mae_step": 1.5, "mse_step": 4.0, "wall_seconds": 3.0}
+    origin = {"command": "casper evaluate", "commit": "0" * 40, "device": "CPU"}
+    Path("results/one.json").write_text(json.dumps({"dataset": "aqi36", "method": "mean", **figures, **origin}))
+    row = "| aqi36 | mean | 2.00 | 5.0 | 1.50 | 4.0 | 3 s | CPU | `one.json` |"
+    assert row in succeeds(command("results")).out
+    Path("page.md").write_text("<!-- results:start -->\n<!-- results:end -->\n")
+    succeeds(command("results", "--into", "page.md"))
+    assert row in Path("page.md").read_text()
 
 
 def test_methods_lists_every_imputer(command: Command) -> None:

@@ -42,6 +42,8 @@ def test_the_table_shows_both_ways_of_counting_and_the_file(tmp_path: Path) -> N
     rows = markdown_table(read_results(tmp_path)).splitlines()[2:]
     assert rows[0].startswith("| aqi36 | linear | 14.40 |")
     assert "| 3 s |" in rows[0]
+    put(tmp_path, "b.json", method="linear", mae=14.4, wall_seconds=0.2)
+    assert "| < 1 s |" in markdown_table(read_results(tmp_path))
     assert rows[1] == "| aqi36 | mean | 53.72 | 4655.6 | 53.48 | 4578.1 | 1.2 min | CPU | `a.json` |"
 
 

@@ -54,7 +54,7 @@ def show_summary(name: str, summary: TableSummary, graph: SensorGraph) -> None:
         "never report": _listed(summary.dead),
         "hardly report": _listed(summary.nearly_dead),
         "constant": _listed(summary.constant),
-        "graph": f"{graph.origin} {len(graph.source):,} edges; "
+        "graph": f"{graph.origin}; {len(graph.source):,} edges; "
         f"neighbours per sensor {degree.min()} to {degree.max()}, {degree.mean():.1f} on average",
     }
     table = Table(title=name, show_header=False, title_justify="left")
@@ -66,10 +66,8 @@ def show_summary(name: str, summary: TableSummary, graph: SensorGraph) -> None:
         "suspicious": summary.sentences(),
         "done": list(summary.notes),
     }.items():
-        for number, sentence in enumerate(sentences[:_MOST_LISTED]):
+        for number, sentence in enumerate(sentences):
             table.add_row(what if number == 0 else "", sentence)
-        if len(sentences) > _MOST_LISTED:
-            table.add_row("", f"... and {len(sentences) - _MOST_LISTED} more (--json lists all)")
     _console().print(table)
 
 

@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from casper import __version__
 from casper.contract import Imputer
 from casper.datasets import Benchmark
 from casper.files import atomic
@@ -32,13 +33,17 @@ def evaluate_method(imputer: Imputer, benchmark: Benchmark) -> dict[str, Any]:
 
 def provenance(*, seed: int | None, device: str, started: float) -> dict[str, Any]:
     """What makes a figure repeatable: command, commit, seed, device, versions, wall time since `started`."""
-    packages = ("casper-impute", "torch", "lightning", "numpy", "pandas", "scikit-learn")
+    packages = ("torch", "lightning", "numpy", "pandas", "scikit-learn")
     return {
         "command": shlex.join(["casper", *sys.argv[1:]]),
         "commit": _commit(),
         "seed": seed,
         "device": device,
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in packages}},
+        "versions": {
+            "casper-impute": __version__,
+            "python": platform.python_version(),
+            **{name: _version(name) for name in packages},
+        },
         "wall_seconds": round(time.time() - started, 2),
     }
 

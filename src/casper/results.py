@@ -64,4 +64,6 @@ def fill_in(document: Path, table: str) -> None:
 
 
 def _duration(seconds: float) -> str:
+    if seconds < 1:
+        return "< 1 s"
     return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
