@@ -14,11 +14,13 @@ from casper import evaluate as evaluate_module
 from casper.baselines.mean import MeanImputer
 from casper.datasets import Benchmark
 from casper.errors import InputError
-from casper.evaluate import device_name, evaluate, evaluate_method, provenance, write_result
+from casper.evaluate import device_name, evaluate, provenance, write_result
 
 
 def test_the_score_of_the_mean_is_what_a_hand_calculation_gives(small_benchmark: Benchmark) -> None:
-    scores = evaluate_method(MeanImputer(), small_benchmark)
+    imputer = MeanImputer()
+    imputer.fit_benchmark(small_benchmark)
+    scores = evaluate(imputer, small_benchmark)
     tested = small_benchmark.hidden & small_benchmark.test_steps[:, None]
     readable = np.where(small_benchmark.observed & ~tested, small_benchmark.values, np.nan)
     error = np.abs(small_benchmark.values - np.nanmean(readable, axis=0))[tested]

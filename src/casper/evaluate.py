@@ -25,12 +25,6 @@ def evaluate(imputer: Imputer, benchmark: Benchmark) -> dict[str, Any]:
     return {"dataset": benchmark.name, "method": imputer.name, **scores}
 
 
-def evaluate_method(imputer: Imputer, benchmark: Benchmark) -> dict[str, Any]:
-    """`evaluate` after fitting the imputer on what the benchmark lets it see."""
-    imputer.fit_benchmark(benchmark)
-    return evaluate(imputer, benchmark)
-
-
 def provenance(*, seed: int | None, device: str, started: float) -> dict[str, Any]:
     """What makes a figure repeatable: command, commit, seed, device, versions, wall time since `started`."""
     packages = ("torch", "lightning", "numpy", "pandas", "scikit-learn")

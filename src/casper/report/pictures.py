@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from casper.errors import InputError
 from casper.frame import sensor_list
 
-BLUE, VERMILLION, GREEN, GREY, INK = "#0072B2", "#D55E00", "#009E73", "#8C8C8C", "#222222"
+BLUE, VERMILLION, GREY, INK = "#0072B2", "#D55E00", "#8C8C8C", "#222222"
 MEASURED, BROWN = "#E3EDF4", "#A6835B"
 
 MOST_TIME_BINS, MOST_SENSOR_BINS, MOST_NAMES = 1000, 400, 40
