@@ -307,10 +307,10 @@ def test_an_unknown_suffix_is_refused(tmp_path: Path) -> None:
         save(error_picture(scores()), tmp_path / "picture.gif")
 
 
-def test_pyplot_is_never_loaded() -> None:
+def test_pyplot_is_never_loaded(shell: dict[str, str]) -> None:
     code = (
         "import sys, pandas as pd; from casper.report.pictures import error_picture; "
         "error_picture(pd.DataFrame({'mae': [1.0]}, index=['a'])).canvas.draw(); "
         "sys.exit('matplotlib.pyplot' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, env=shell).returncode == 0
