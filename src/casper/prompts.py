@@ -43,7 +43,6 @@ def pretrained_prompts(
     )
     encoder.load_state_dict(result.weights)
     embeddings = _pooled(encoder.cpu().eval(), data, maximum=config.decoder.endswith("max")).numpy()
-    random = np.random.default_rng(seed)
     if config.decoder.startswith("kmeans"):
         from sklearn.cluster import KMeans
 
@@ -52,6 +51,7 @@ def pretrained_prompts(
         centres = KMeans(clusters, n_init="auto", random_state=seed).fit(embeddings).cluster_centers_
         bank = np.resize(centres, (config.prompts, config.width))
     else:
+        random = np.random.default_rng(seed)
         bank = embeddings[random.integers(len(embeddings), size=SAMPLED_BANK * config.prompts)]
     return torch.as_tensor(bank, dtype=torch.float32)
 
