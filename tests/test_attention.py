@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 import literal
-from casper.attention import Attended, GateRule, Neighbourhood, causal_attention
+from casper.attention import Attended, GateRule, causal_attention
+from casper.neighbourhood import Neighbourhood
+from casper.noise import PairNoise
 
 BATCH, SENSORS, STEPS = 2, 4, 3
 # Sensor 1 has one neighbour less, sensor 3 has none at all; padding points at the sensor itself.
@@ -32,13 +34,6 @@ def inputs(*, heads: int = 2, channels: int = 2, seed: int = 0, steps: int = STE
     return drawn
 
 
-def gumbels(slots: int = 2, *, seed: int = 1) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    uniform = torch.rand(2, BATCH, SENSORS, STEPS, slots * STEPS, generator=generator, dtype=torch.float64)
-    both = -torch.log(-torch.log(uniform))
-    return both[0], both[1]
-
-
 def with_gradients(given: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.clone().requires_grad_() for name, tensor in given.items()}
 
@@ -55,25 +50,29 @@ def attend_literally(
     return literal.causal_attention(index=neighbourhood.index, present=neighbourhood.present, **values, **options)
 
 
-FIRST, SECOND = gumbels()
-GATES: dict[str, tuple[GateRule | None, literal.Gate | None]] = {
-    "no gate": (None, None),
-    "soft gate without noise": (GateRule(), literal.Gate()),
-    "gumbel gate": (GateRule(FIRST - SECOND, 0.7), literal.Gate(FIRST, SECOND, 0.7)),
-    "gumbel gate, null slot": (
-        GateRule(FIRST - SECOND, 0.7, normaliser="null"),
-        literal.Gate(FIRST, SECOND, 0.7, null_slot=True),
-    ),
-    "hard gate": (GateRule(hard=True), literal.Gate(hard=True)),
-    "straight-through gumbel gate": (
-        GateRule(FIRST - SECOND, 0.7, hard=True),
-        literal.Gate(FIRST, SECOND, 0.7, hard=True),
-    ),
-    "straight-through gumbel gate, null slot": (
-        GateRule(FIRST - SECOND, 0.7, hard=True, normaliser="null"),
-        literal.Gate(FIRST, SECOND, 0.7, hard=True, null_slot=True),
-    ),
+NOISE = PairNoise(torch.tensor([123_456_789, 987_654_321]))
+GATES: dict[str, GateRule | None] = {
+    "no gate": None,
+    "soft gate without noise": GateRule(),
+    "gumbel gate": GateRule(NOISE, 0.7),
+    "gumbel gate, temperature in a tensor": GateRule(NOISE, torch.tensor(0.7)),
+    "gumbel gate, null slot": GateRule(NOISE, 0.7, normaliser="null"),
+    "hard gate": GateRule(hard=True),
+    "straight-through gumbel gate": GateRule(NOISE, 0.7, hard=True),
+    "straight-through gumbel gate, null slot": GateRule(NOISE, 0.7, hard=True, normaliser="null"),
 }
+
+
+def literal_gate(rule: GateRule | None, neighbourhood: Neighbourhood) -> literal.Gate | None:
+    """The same rule with its draws written out; a logistic draw is the difference of two Gumbel draws."""
+    if rule is None:
+        return None
+    first = second = None
+    if rule.noise is not None:
+        first = rule.noise.draw(neighbourhood.index, batch=BATCH, steps=STEPS, dtype=torch.float64)
+        second = torch.zeros_like(first)
+    null_slot = rule.normaliser == "null"
+    return literal.Gate(first, second, float(rule.temperature), hard=rule.hard, null_slot=null_slot)
 
 
 def assert_same(ours: Attended, theirs: literal.Attended) -> None:
@@ -86,16 +85,15 @@ def assert_same(ours: Attended, theirs: literal.Attended) -> None:
     torch.testing.assert_close(ours.details.weight, theirs.weight)
 
 
-@pytest.mark.parametrize("gates", GATES.values(), ids=GATES.keys())
+@pytest.mark.parametrize("rule", GATES.values(), ids=GATES.keys())
 @pytest.mark.parametrize(
     ("neighbourhood", "constrained", "pair"),
     [(PADDED, False, True), (FULL, False, False), (PADDED, True, True)],
     ids=["padded", "full, message from the key alone", "padded, only the past"],
 )
 def test_values_and_gradients_equal_the_literal_equations(
-    gates: tuple[GateRule | None, literal.Gate | None], neighbourhood: Neighbourhood, constrained: bool, pair: bool
+    rule: GateRule | None, neighbourhood: Neighbourhood, constrained: bool, pair: bool
 ) -> None:
-    rule, literal_gate = gates
     ours_in, theirs_in = with_gradients(inputs()), with_gradients(inputs())
 
     def arguments(given: dict[str, Tensor]) -> dict[str, Tensor | None]:
@@ -104,7 +102,8 @@ def test_values_and_gradients_equal_the_literal_equations(
         return {name: None if name in drop else tensor for name, tensor in given.items()}
 
     ours = attend(arguments(ours_in), neighbourhood, gate=rule, constrained=constrained, details=True)
-    theirs = attend_literally(arguments(theirs_in), neighbourhood, gate=literal_gate, constrained=constrained)
+    gate = literal_gate(rule, neighbourhood)
+    theirs = attend_literally(arguments(theirs_in), neighbourhood, gate=gate, constrained=constrained)
     assert_same(ours, theirs)
 
     direction = torch.randn(ours.out.shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
@@ -122,16 +121,15 @@ def test_values_and_gradients_equal_the_literal_equations(
 
 
 def test_straight_through_gates_pass_the_soft_gates_gradient_through_the_hard_forward_pass() -> None:
-    ours_in, theirs_in = with_gradients(inputs(seed=3)), with_gradients(inputs(seed=3))
-    # Every query has an open gate, so that Z is never 0.
-    first = FIRST.clone()
-    first[..., ::STEPS] += 40.0
-    rule = GateRule(first - SECOND, 0.7, hard=True)
+    given = inputs(seed=3)
+    given["gate_key"][:, :, 0] += 12.0  # every query has an open gate, so that Z is never 0
+    ours_in, theirs_in = with_gradients(given), with_gradients(given)
+    rule = GateRule(NOISE, 0.7, hard=True)
     ours = attend(ours_in, FULL, gate=rule, details=True)
     assert ours.details is not None
     assert set(ours.details.beta.unique().tolist()) == {0.0, 1.0}
-    gate = literal.Gate(first, SECOND, 0.7, hard=True)
-    theirs = attend_literally(theirs_in, FULL, gate=gate)
+    assert (ours.details.beta.amax(dim=(-1, -2)) == 1).all()
+    theirs = attend_literally(theirs_in, FULL, gate=literal_gate(rule, FULL))
     assert_same(ours, theirs)
     (ours.out**2).sum().backward()
     (theirs.out**2).sum().backward()
@@ -145,7 +143,7 @@ def test_with_a_null_slot_straight_through_and_soft_gates_have_the_same_gate_gra
     gradients: list[Tensor] = []
     for hard in (True, False):
         given = with_gradients(inputs())
-        rule = GateRule(FIRST - SECOND, 0.7, hard=hard, normaliser="null")
+        rule = GateRule(NOISE, 0.7, hard=hard, normaliser="null")
         attend(given, PADDED, gate=rule).out.sum().backward()
         gradient = given["gate_key"].grad
         assert gradient is not None
@@ -174,12 +172,10 @@ def test_a_relative_bias_is_added_to_the_scores_of_every_neighbour_alike() -> No
     assert not torch.allclose(ours.out, without.out)
 
 
-@pytest.mark.parametrize("gates", GATES.values(), ids=GATES.keys())
-def test_a_sensor_without_neighbours_gets_a_zero_message_and_finite_gradients(
-    gates: tuple[GateRule | None, literal.Gate | None],
-) -> None:
+@pytest.mark.parametrize("rule", GATES.values(), ids=GATES.keys())
+def test_a_sensor_without_neighbours_gets_a_zero_message_and_finite_gradients(rule: GateRule | None) -> None:
     given = with_gradients(inputs())
-    attended = attend(given, PADDED, gate=gates[0], details=True)
+    attended = attend(given, PADDED, gate=rule, details=True)
     assert attended.details is not None
     assert (attended.out[:, LONELY] == 0).all()
     assert (attended.details.weight[:, LONELY] == 0).all()
@@ -283,7 +279,7 @@ def test_definition_4_a_key_changes_the_output_if_and_only_if_its_hard_gate_is_o
 
 def test_details_are_consistent_with_the_output() -> None:
     given = inputs()
-    rule = GateRule(FIRST - SECOND, 0.7)
+    rule = GateRule(NOISE, 0.7)
     attended = attend(given, PADDED, gate=rule, details=True)
     seen = attended.details
     assert seen is not None
@@ -319,12 +315,11 @@ def test_gradients_of_the_soft_paths_pass_gradcheck(kind: str) -> None:
     tensors = [torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True) for _ in range(4)]
     tensors += [torch.randn(shape[:3], generator=generator, dtype=torch.float64, requires_grad=True) for _ in range(2)]
     bias = torch.randn(2, 2, 2, generator=generator, dtype=torch.float64, requires_grad=True)
-    noise = torch.randn(1, 3, 2, 2, generator=generator, dtype=torch.float64)
     rule = {
         "none": None,
         "deterministic": GateRule(),
-        "null": GateRule(noise, 0.5, normaliser="null"),
-    }.get(kind, GateRule(noise, 0.5))
+        "null": GateRule(NOISE, 0.5, normaliser="null"),
+    }.get(kind, GateRule(NOISE, 0.5))
 
     def layer(*given: Tensor) -> tuple[Tensor, Tensor]:
         query, key, message_query, message_key, gate_query, gate_key, relative = given

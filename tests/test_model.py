@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 import literal
-from casper.attention import Neighbourhood
 from casper.config import ModelConfig
 from casper.model import (
     CasperNetwork,
@@ -18,6 +17,7 @@ from casper.model import (
     PromptDecoder,
     TemporalTransformer,
 )
+from casper.neighbourhood import Neighbourhood
 from casper.noise import Noise
 
 SENSORS, WINDOW, CLOCK = 4, 5, 4
@@ -137,7 +137,8 @@ def test_training_gates_are_the_gumbel_gates_of_the_noise_and_temperature() -> N
     _, _, calm = layer(h, neighbourhood, Noise.silent(), temperature=0.3, details=True)
     assert seen is not None
     assert calm is not None
-    logistic = noise().logistic(SENSORS, 3, 6).reshape(seen.rho.shape)
+    drawn = noise().of_pairs().draw(INDEX, batch=2, steps=3, dtype=torch.float64)
+    logistic = drawn.reshape(seen.rho.shape)
     present = PRESENT[None, :, None, :, None]
     expected = torch.sigmoid((torch.logit(seen.rho) + logistic) / 0.3)
     torch.testing.assert_close(seen.beta, torch.where(present, expected, 0.0))

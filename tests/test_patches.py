@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from casper.attention import Neighbourhood
 from casper.config import ModelConfig
 from casper.model import CasperNetwork
+from casper.neighbourhood import Neighbourhood
 from casper.patches import sensor_patches
 
 # A ring of 40 sensors, each looking at the next one on either side.

@@ -1,11 +1,12 @@
-"""Spatiotemporal causal attention (section 3.2 of the paper): one interface, and the plain version that defines it.
+"""Spatiotemporal causal attention (section 3.2 of the paper): one function, and the plain version that defines it.
 
 Every query point (sensor i, step t) looks at all steps t' of its neighbouring sensors i'. Each pair has a correlation
 score s (equation 12), a causal gate beta in [0, 1] with probability rho (equations 13 and 14) and a message v:
 
     out = 1/Z * sum_{i', t'} beta * alpha * v,     alpha = softmax(s),     Z = sum beta * alpha
 
-The softmax normaliser cancels against Z, so with soft gates this is one softmax over s + log(beta).
+The softmax normaliser cancels against Z, so with soft gates this is one softmax over s + log(beta). The versions in
+`casper.kernels` use that: they compute the same in one pass and keep nothing of the size of the pairs.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from casper.kernels import Version, choose_version, fast_version
+from casper.neighbourhood import Neighbourhood
+from casper.noise import PairNoise
+
 Normaliser = Literal["gated", "null"]
 
 # Scores of pairs that do not exist. Finite, so that a query without any pair gives a uniform softmax instead of NaN;
@@ -27,58 +32,26 @@ _SHUT_CAP = 10.0
 
 
 @dataclass(frozen=True)
-class Neighbourhood:
-    """Which sensors each sensor looks at, as a padded table on the device.
-
-    index: (N, K) sensor numbers, strongest first; present: (N, K), False for padding. full: nothing is padding, known
-    beforehand so that the common case costs no masks.
-    """
-
-    index: Tensor
-    present: Tensor
-    full: bool = False
-
-    def within(self, sensors: Tensor) -> Neighbourhood:
-        """The same for some of the sensors, renumbered; neighbours outside of them are no longer present."""
-        place = self.index.new_full((self.index.shape[0],), -1)
-        place[sensors] = torch.arange(len(sensors), device=sensors.device)
-        index = place[self.index[sensors]]
-        return Neighbourhood(index.clamp_min(0), self.present[sensors] & (index >= 0))
-
-    def gather(self, x: Tensor) -> Tensor:
-        """(B, N, T, ...) -> (B, N, K*T, ...): the neighbours' steps, neighbour by neighbour."""
-        batch, sensors, steps = x.shape[:3]
-        count = self.index.shape[1]
-        picked = x.index_select(1, self.index.reshape(-1))  # (B, N*K, T, ...)
-        return picked.reshape(batch, sensors, count * steps, *x.shape[3:])
-
-    def pairs(self, steps: int, *, constrained: bool) -> Tensor | None:
-        """(N, 1 or T, K*T): which pairs exist, or None if all do; `constrained` keeps only keys with t' <= t."""
-        if self.full and not constrained:
-            return None
-        sensors, count = self.present.shape
-        exists = self.present[:, None, :, None].expand(sensors, 1, count, steps)
-        if constrained:
-            past = torch.ones(steps, steps, dtype=torch.bool, device=self.present.device).tril()
-            exists = exists & past[None, :, None, :]
-        return exists.reshape(sensors, -1, count * steps)
-
-
-@dataclass(frozen=True)
 class GateRule:
     """How gate probabilities become gates.
 
-    noise: logistic draws of the shape of the gates (B, N, T, K*T), or None for a deterministic gate.
+    noise: the gates' logistic draws, or None for deterministic gates. temperature: a number, or a scalar tensor on the
+    device, which may change between replays of a recorded training step.
     hard: gates are exactly 0 or 1; in training their gradient is the soft gate's (straight-through).
     normaliser: "gated" divides by Z as the paper does; "null" lets closed gates give their weight to an empty message,
     so that shutting a gate always costs something and the penalty cannot be cheated by scaling all gates down. A shut
     key then still takes its share of alpha from the others: it has no message, but it is not without influence.
     """
 
-    noise: Tensor | None = None
-    temperature: float = 1.0
+    noise: PairNoise | None = None
+    temperature: float | Tensor = 1.0
     hard: bool = False
     normaliser: Normaliser = "gated"
+
+    @property
+    def always_sums_to_one(self) -> bool:
+        """Whether the weights of every query that has a pair sum to 1."""
+        return not self.hard and self.normaliser == "gated"
 
 
 @dataclass(frozen=True)
@@ -120,8 +93,9 @@ def causal_attention(
     relative_bias: Tensor | None = None,
     constrained: bool = False,
     details: bool = False,
+    version: Version | None = None,
 ) -> Attended:
-    """The definition, in plain PyTorch.
+    """Every query's sum of its neighbours' messages, gated.
 
     query, key: (B, N, T, H, C), already projected and the query already divided by sqrt(C).
     message_query, message_key: (B, N, T, H, C). The hidden layer of the message MLP of a pair is
@@ -129,7 +103,59 @@ def causal_attention(
         message_query the message depends on the key alone, message_key itself, and nothing is computed per pair.
     gate_query, gate_key: (B, N, T); their sum is the logit of rho. None: no gate.
     relative_bias: (H, T, T) added to the scores of (t, t').
+    version: which implementation computes it; None: the fastest for the device, see `casper.kernels`. Details are
+        always computed by the plain one.
     """
+    if gate_query is None or gate_key is None:
+        gate = gate_query = gate_key = None
+    chosen = "plain" if details else choose_version(query.device, version)
+    if chosen == "plain":
+        return plain_attention(
+            query,
+            key,
+            message_query,
+            message_key,
+            gate_query,
+            gate_key,
+            neighbourhood,
+            gate=gate,
+            relative_bias=relative_bias,
+            constrained=constrained,
+            details=details,
+        )
+    out, rho_sum, total = fast_version(chosen)(
+        query,
+        key,
+        message_query,
+        message_key,
+        gate_query,
+        gate_key,
+        neighbourhood,
+        gate=gate,
+        relative_bias=relative_bias,
+        constrained=constrained,
+    )
+    pairs = neighbourhood.count(query.shape[2], constrained=constrained) * query.shape[0]
+    if total is None:
+        total = _known_total(out, neighbourhood.pairs(1, constrained=False))
+    return Attended(out, rho_sum / pairs.clamp_min(1), total)
+
+
+def plain_attention(
+    query: Tensor,
+    key: Tensor,
+    message_query: Tensor | None,
+    message_key: Tensor,
+    gate_query: Tensor | None,
+    gate_key: Tensor | None,
+    neighbourhood: Neighbourhood,
+    *,
+    gate: GateRule | None,
+    relative_bias: Tensor | None,
+    constrained: bool,
+    details: bool,
+) -> Attended:
+    """The definition, in plain PyTorch: every pair is a number in memory."""
     batch, sensors, steps, heads, channels = query.shape
     exists = neighbourhood.pairs(steps, constrained=constrained)  # (N, 1 or T, KT)
 
@@ -146,7 +172,10 @@ def causal_attention(
         logit = gate_query[..., None] + neighbourhood.gather(gate_key)[:, :, None, :]  # (B, N, T, KT)
         rho = torch.sigmoid(logit)
         rho_mean = _mean_over_pairs(rho, exists)
-        noisy = logit if gate.noise is None else (logit + gate.noise) / gate.temperature
+        noisy = logit
+        if gate.noise is not None:
+            drawn = gate.noise.draw(neighbourhood.index, batch=batch, steps=steps, dtype=logit.dtype)
+            noisy = (logit + drawn) / gate.temperature
         if gate.hard or gate.normaliser == "null":
             beta = torch.sigmoid(noisy)
             if gate.hard:
@@ -162,13 +191,14 @@ def causal_attention(
     if message_query is None:
         out = weight @ neighbourhood.gather(message_key).transpose(2, 3)  # (B, N, H, T, C)
     else:
-        mine = message_query.transpose(2, 3)[..., None, :]  # (B, N, H, T, 1, C)
-        theirs = neighbourhood.gather(message_key).transpose(2, 3)[:, :, :, None]  # (B, N, H, 1, KT, C)
+        # Contiguous, or the sum takes another order in memory than its gradient, which makes gelu's gradient slow.
+        mine = message_query.transpose(2, 3).contiguous()[..., None, :]  # (B, N, H, T, 1, C)
+        theirs = neighbourhood.gather(message_key).transpose(2, 3).contiguous()[:, :, :, None]  # (B, N, H, 1, KT, C)
         hidden = F.gelu(mine + theirs, approximate="tanh")  # (B, N, H, T, KT, C)
         out = (weight[..., None, :] @ hidden).squeeze(-2)  # (B, N, H, T, C)
     out = out.transpose(2, 3).reshape(batch, sensors, steps, heads * channels)
 
-    total = _total(weight, exists, always_one=gate is None or (not gate.hard and gate.normaliser == "gated"))
+    total = _total(weight, exists, always_one=gate is None or gate.always_sums_to_one)
 
     if not details:
         return Attended(out, rho_mean, total)
@@ -222,9 +252,14 @@ def _total(weight: Tensor, exists: Tensor | None, *, always_one: bool) -> Tensor
     """(B or 1, N or 1, T or 1, 1): the sum of the weights, without adding them up where it is known."""
     if not always_one:
         return weight.sum(-1).mean(2)[..., None]  # over heads
+    return _known_total(weight, exists)
+
+
+def _known_total(like: Tensor, exists: Tensor | None) -> Tensor:
+    """1 for every query that has a pair at all."""
     if exists is None:
-        return weight.new_ones(1, 1, 1, 1)
-    return exists.any(-1).to(weight.dtype)[None, :, :, None]
+        return like.new_ones(1, 1, 1, 1)
+    return exists.any(-1).to(like.dtype)[None, :, :, None]
 
 
 def _mean_over_pairs(rho: Tensor, exists: Tensor | None) -> Tensor:

@@ -18,12 +18,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from casper.attention import AttentionDetails, GateRule, Neighbourhood, causal_attention
+from casper.attention import AttentionDetails, GateRule, causal_attention
 from casper.config import ModelConfig
+from casper.neighbourhood import EdgeLists, Neighbourhood
 from casper.noise import Noise
 
 # With sampled prompts the bank holds this many times the number of prompts, and every training step draws anew.
 SAMPLED_BANK = 4
+# Into so many parts the questions to the prompts are cut on a GPU, to keep all of it busy.
+_PARTS_ON_GPU = 128
 
 
 class Prediction(NamedTuple):
@@ -94,6 +97,17 @@ class TemporalTransformer(nn.Module):
         return self.norm_out(h + noise.dropout(self.feed_forward(h), self.dropout))
 
 
+class Projected(NamedTuple):
+    """What the causal attention reads: vectors (B, N, T, H, C) and the gate's logits (B, N, T)."""
+
+    query: Tensor
+    key: Tensor
+    message_query: Tensor | None
+    message_key: Tensor
+    gate_query: Tensor | None
+    gate_key: Tensor | None
+
+
 class CausalAttention(nn.Module):
     """Spatiotemporal causal attention (equations 10 to 15): neighbours' steps, each behind a causal gate.
 
@@ -114,36 +128,63 @@ class CausalAttention(nn.Module):
         self.relative = nn.Parameter(torch.zeros(config.heads, 2 * config.window - 1)) if config.relative_time else None
 
     def forward(
-        self, h: Tensor, neighbourhood: Neighbourhood, noise: Noise, *, temperature: float, details: bool = False
+        self,
+        h: Tensor,
+        neighbourhood: Neighbourhood,
+        noise: Noise,
+        *,
+        temperature: float | Tensor,
+        details: bool = False,
     ) -> tuple[Tensor, Tensor, AttentionDetails | None]:
-        batch, sensors, steps, width = h.shape
-        config = self.config
-        split = (batch, sensors, steps, config.heads, width // config.heads)
         attended = causal_attention(
-            (self.query(h) / math.sqrt(split[-1])).reshape(split),
-            self.key(h).reshape(split),
-            None if self.message_query is None else self.message_query(h).reshape(split),
-            self.message_key(h).reshape(split),
-            None if config.gate == "none" else self.gate_query_logit(self.gate_query(h)).squeeze(-1),
-            None if config.gate == "none" else self.gate_key_logit(self.gate_key(h)).squeeze(-1),
+            *self._project(h),
             neighbourhood,
-            gate=self._gate_rule(h, neighbourhood, noise, temperature),
-            relative_bias=self._relative_bias(steps),
-            constrained=config.constrained,
+            gate=self._gate_rule(noise, temperature),
+            relative_bias=self._relative_bias(h.shape[2]),
+            constrained=self.config.constrained,
             details=details,
         )
         # The bias of the message MLP belongs to the message: no message, no bias.
         message = F.linear(attended.out, self.message_out.weight) + self.message_out.bias * attended.total
         return message, attended.rho_mean, attended.details
 
-    def _gate_rule(self, h: Tensor, neighbourhood: Neighbourhood, noise: Noise, temperature: float) -> GateRule | None:
+    def _project(self, h: Tensor) -> Projected:
+        """All of it by one matrix product.
+
+        The gate's two maps are linear both, so they are joined; the query is divided by sqrt(C) by its weights.
+        """
+        heads, width = self.config.heads, self.config.width
+        scale = 1.0 / math.sqrt(width // heads)
+        weights = [self.query.weight * scale, self.key.weight]
+        biases = [self.query.bias * scale, h.new_zeros(width)]
+        if self.message_query is not None:
+            weights.append(self.message_query.weight)
+            biases.append(h.new_zeros(width))
+        weights.append(self.message_key.weight)
+        biases.append(self.message_key.bias)
+        if self.config.gate == "gumbel":
+            weights.append(self.gate_query_logit.weight @ self.gate_query.weight)
+            weights.append(self.gate_key_logit.weight @ self.gate_key.weight)
+            # Rows of a multiple of 16 numbers: the GPU can read them four at a time, and Triton knows that it can.
+            spare = -sum(weight.shape[0] for weight in weights) % 16
+            weights.append(h.new_zeros(spare, width))
+            biases += [self.gate_query_logit.bias, h.new_zeros(1 + spare)]
+        projected = F.linear(h, torch.cat(weights), torch.cat(biases))
+        parts = list(projected.split([weight.shape[0] for weight in weights], dim=-1))
+        vectors = [part.unflatten(-1, (heads, -1)) for part in parts[: 3 + (self.message_query is not None)]]
+        query, key, message_key = vectors[0], vectors[1], vectors[-1]
+        message_query = vectors[2] if self.message_query is not None else None
+        if self.config.gate == "none":
+            return Projected(query, key, message_query, message_key, None, None)
+        return Projected(query, key, message_query, message_key, parts[-3].squeeze(-1), parts[-2].squeeze(-1))
+
+    def _gate_rule(self, noise: Noise, temperature: float | Tensor) -> GateRule | None:
         if self.config.gate == "none":
             return None
         normaliser = "null" if self.config.gate_null_slot else "gated"
         if not noise.active:
             return GateRule(hard=self.config.gate_hard_inference, normaliser=normaliser)
-        pairs = (h.shape[1], h.shape[2], neighbourhood.index.shape[1] * h.shape[2])  # (N, T, KT)
-        return GateRule(noise.logistic(*pairs), temperature, self.config.gate_straight_through, normaliser)
+        return GateRule(noise.of_pairs(), temperature, self.config.gate_straight_through, normaliser)
 
     def _relative_bias(self, steps: int) -> Tensor | None:
         if self.relative is None:
@@ -171,7 +212,7 @@ class EncoderLayer(nn.Module):
         neighbourhood: Neighbourhood,
         noise: Noise,
         *,
-        temperature: float,
+        temperature: float | Tensor,
         details: bool = False,
     ) -> tuple[Tensor, Tensor, AttentionDetails | None]:
         if self.skip is not None:
@@ -207,11 +248,17 @@ class PromptDecoder(nn.Module):
 
     def forward(self, h: Tensor, noise: Noise) -> Tensor:
         prompts = self._prompts(noise)
-        query = self._split(self.query(h.flatten(0, 2)))  # (1, H, BNT, C)
-        context = F.scaled_dot_product_attention(
-            query, self._split(self.key(prompts)), self._split(self.value(prompts))
+        asked = self.query(h.flatten(0, 2))  # (BNT, D)
+        parts = _PARTS_ON_GPU if h.is_cuda else 1
+        # A GPU works on one part of the questions and one head at a time on each of its processors.
+        missing = -asked.shape[0] % parts
+        query = F.pad(asked, (0, 0, 0, missing)).unflatten(0, (parts, -1)).unflatten(-1, (self.heads, -1))
+        key, value = (
+            x.unflatten(-1, (self.heads, -1)).transpose(0, 1).expand(parts, -1, -1, -1)
+            for x in (self.key(prompts), self.value(prompts))
         )
-        context = context.squeeze(0).transpose(0, 1).reshape(h.shape)
+        context = F.scaled_dot_product_attention(query.transpose(1, 2), key, value)  # (parts, H, BNT / parts, C)
+        context = context.transpose(1, 2).flatten(2).flatten(0, 1)[: asked.shape[0]].reshape(h.shape)
         return self.out(self.norm(h + context)).squeeze(-1)  # (B, N, T)
 
     def _prompts(self, noise: Noise) -> Tensor:
@@ -220,9 +267,6 @@ class PromptDecoder(nn.Module):
         if self.resample and noise.active:
             return self.bank[noise.pick(self.bank.shape[0], self.count)]
         return self.bank[: self.count]
-
-    def _split(self, x: Tensor) -> Tensor:
-        return x.reshape(x.shape[0], self.heads, -1).transpose(0, 1)[None]
 
 
 class CasperNetwork(nn.Module):
@@ -239,6 +283,8 @@ class CasperNetwork(nn.Module):
         self.register_buffer("neighbour_index", neighbour_index)
         self.register_buffer("neighbour_present", neighbour_present)
         self._full = bool(neighbour_present.all())
+        for name, list_of_edges in EdgeLists.of(neighbour_index, neighbour_present)._asdict().items():
+            self.register_buffer(f"edges_{name}", list_of_edges, persistent=False)
         self.project = CellProjection(config.width)
         self.positions = Positions(config.width, sensors=sensors, clock=clock, window=config.window)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
@@ -254,7 +300,7 @@ class CasperNetwork(nn.Module):
         clock: Tensor,
         noise: Noise | None = None,
         *,
-        temperature: float = 1.0,
+        temperature: float | Tensor = 1.0,
         sensors: Tensor | None = None,
     ) -> Prediction:
         """values, visible: (B, N, T); clock: (B, T, F). What is not visible is not read. No noise: deterministic.
@@ -281,13 +327,11 @@ class CasperNetwork(nn.Module):
         clock: Tensor,
         noise: Noise,
         *,
-        temperature: float = 1.0,
+        temperature: float | Tensor = 1.0,
         sensors: Tensor | None = None,
         details: bool = False,
     ) -> tuple[Tensor, list[Tensor], list[AttentionDetails]]:
-        neighbourhood = Neighbourhood(self.neighbour_index, self.neighbour_present, self._full)
-        if sensors is not None:
-            neighbourhood = neighbourhood.within(sensors)
+        neighbourhood = self._neighbourhood() if sensors is None else self._neighbourhood().within(sensors).with_lists()
         values = values.masked_fill(~visible, 0.0)
         h = self.project(values, visible) + self.positions(clock, sensors)
         rho_means: list[Tensor] = []
@@ -300,3 +344,7 @@ class CasperNetwork(nn.Module):
             if seen is not None:
                 seen_by_layer.append(seen)
         return h, rho_means, seen_by_layer
+
+    def _neighbourhood(self) -> Neighbourhood:
+        lists = EdgeLists(*(self.get_buffer(f"edges_{name}") for name in EdgeLists._fields))
+        return Neighbourhood(self.neighbour_index, self.neighbour_present, self._full, lists)

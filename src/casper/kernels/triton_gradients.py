@@ -1,0 +1,310 @@
+"""The attention's two backward kernels: gradients of the queries' side, and of the keys' side along reversed edges.
+
+Laid out like the forward kernel, which left the logarithm of every query's sum of weights: a pair's weight, its gate
+and its message are computed again from the inputs, in both kernels.
+"""
+# Triton's language is not Python's: its functions take tensors of registers and have no types to write down.
+# pyright: basic, reportMissingImports=false, reportIndexIssue=false
+
+from __future__ import annotations
+
+import triton.language as tl
+
+from casper.kernels.triton_parts import (
+    HARD,
+    HARD_NULL,
+    LOG2E,
+    NO_GATE,
+    SHUT_CAP2,
+    SOFT,
+    SOFT_NULL,
+    exp2,
+    gelu_and_slope,
+    jit,
+    load_channels,
+    log2_sigmoid,
+    logistic2,
+    merged_sum,
+    noise_of_rows,
+    over_channels,
+    sigmoid2,
+    store_channels,
+)
+
+
+@jit
+def _score_and_gate_gradients(
+    score, noisy2, weight_gradient, log_sum, delta, best, exists,
+    EVEN: tl.constexpr, GATE: tl.constexpr, FAST: tl.constexpr,
+):  # fmt: skip
+    """The pairs' weights, and the gradients of their scores and of their noisy logits.
+
+    score: without the gate; weight_gradient: of the pair's weight; both (L, R, G). noisy2, exists: (L, R).
+    log_sum, delta, best: of the pair's query, to be spread over (L, R, G).
+    """
+    if GATE == SOFT:
+        score += log2_sigmoid(noisy2, FAST)[:, :, None]
+    if GATE == HARD:
+        # A shut key may have a score far above the open ones; its share is capped.
+        score = tl.minimum(score - best, SHUT_CAP2) + best
+    share = exp2(score - log_sum, FAST)
+    if not EVEN:
+        share = tl.where(exists[:, :, None], share, 0.0)
+    weight = share
+    if GATE == SOFT_NULL:
+        weight = share * sigmoid2(noisy2, FAST)[:, :, None]
+    if (GATE == HARD) or (GATE == HARD_NULL):
+        weight = tl.where((noisy2 > 0)[:, :, None], share, 0.0)
+
+    if (GATE == SOFT_NULL) or (GATE == HARD_NULL):
+        score_gradient = weight * weight_gradient - share * delta
+        pulled = share * weight_gradient
+    else:
+        score_gradient = weight * (weight_gradient - delta)
+        pulled = share * (weight_gradient - delta)
+    gate_gradient = tl.sum(pulled, axis=2)  # over heads
+    if GATE == SOFT:
+        gate_gradient = gate_gradient * sigmoid2(-noisy2, FAST)
+    if (GATE == SOFT_NULL) or (GATE == HARD_NULL) or (GATE == HARD):
+        gate_gradient = gate_gradient * (sigmoid2(noisy2, FAST) * sigmoid2(-noisy2, FAST))
+    return weight, score_gradient, gate_gradient
+
+
+@jit
+def query_gradients_kernel(
+    query, key, message_query, message_key, gate_query, gate_key, bias, noise_key, temperature,
+    start, source, order,
+    out, log_sum, best_open, total,
+    out_gradient, total_gradient, rho_gradient,
+    query_gradient, message_query_gradient, gate_query_gradient, bias_gradient, delta_of_query, row_hashes,
+    batch, sensors, steps, first_window, owners,
+    query_stride, key_stride, message_query_stride, message_key_stride, gate_query_stride, gate_key_stride,
+    HEADS: tl.constexpr, GROUP: tl.constexpr, CHANNELS: tl.constexpr, PADDED: tl.constexpr, VECTOR: tl.constexpr,
+    KEYS: tl.constexpr, SPLITS: tl.constexpr, EVEN: tl.constexpr,
+    PAIR: tl.constexpr, GATE: tl.constexpr, NOISY: tl.constexpr, BIASED: tl.constexpr, CONSTRAINED: tl.constexpr,
+    FAST: tl.constexpr, APPROXIMATE: tl.constexpr,
+):  # fmt: skip
+    """With a bias a program has several sensors one after the other, and adds up their gradients of the bias."""
+    blocks = tl.cdiv(batch * steps, 32)
+    program = tl.program_id(0)
+    group = program % (HEADS // GROUP)
+    head = group * GROUP
+    block = program // (HEADS // GROUP) % blocks
+    owner = program // (HEADS // GROUP * blocks)
+    width: tl.constexpr = HEADS * CHANNELS
+    lane = tl.arange(0, 32 * SPLITS)
+    place = block * 32 + lane % 32
+    place_exists = place < batch * steps
+    place = tl.minimum(place, batch * steps - 1)
+    window, step = place // steps, place % steps
+    first_row = window * sensors * steps
+    heads = head + tl.arange(0, GROUP)[None, :]
+    small_place = block * 32 + tl.arange(0, 32)
+    alive = small_place < batch * steps
+    small_first_row = small_place // steps * sensors * steps + small_place % steps
+
+    for turn in range(owner, sensors, owners):
+        sensor = tl.load(order + turn)
+        row = first_row + sensor * steps + step
+        row_and_head = row.to(tl.int64)[:, None] * HEADS + heads
+        q = load_channels(query, row[:, None], query_stride, head, GROUP, CHANNELS, PADDED, VECTOR) * LOG2E
+        do = load_channels(out_gradient, row[:, None], width, head, GROUP, CHANNELS, PADDED, VECTOR)
+        result = load_channels(out, row[:, None], width, head, GROUP, CHANNELS, PADDED, VECTOR)
+        delta = tl.sum(over_channels(do * result), axis=1)  # (L, G)
+        row_log_sum = tl.load(log_sum + row_and_head)
+        best = row_log_sum
+        if GATE == HARD:
+            best = tl.load(best_open + row_and_head)
+        if (GATE == SOFT_NULL) or (GATE == HARD_NULL) or (GATE == HARD):
+            of_total = tl.load(total_gradient + row_and_head).to(tl.float32)
+            delta += of_total * tl.load(total + row_and_head)
+        if PAIR:
+            mq = load_channels(message_query, row[:, None], message_query_stride, head, GROUP, CHANNELS, PADDED, VECTOR)
+        if GATE != NO_GATE:
+            gq = tl.load(gate_query + row.to(tl.int64) * gate_query_stride).to(tl.float32)
+            of_rho = tl.load(rho_gradient).to(tl.float32)
+            coldness = 1.0
+            if NOISY:
+                row_hash = noise_of_rows(noise_key, (first_window + window) * (sensors * steps) + sensor * steps + step)
+                coldness = 1.0 / tl.load(temperature)
+                if head == 0:
+                    tl.store(row_hashes + row, row_hash.to(tl.int32, bitcast=True), mask=place_exists & (lane < 32))
+
+        query_sum = tl.zeros([32 * SPLITS, GROUP, PADDED // VECTOR, VECTOR], tl.float32)
+        slope_sum = tl.zeros([32 * SPLITS, GROUP, PADDED // VECTOR, VECTOR], tl.float32)
+        gate_sum = tl.zeros([32 * SPLITS], tl.float32)
+        first_edge = tl.load(start + sensor)
+        last_edge = tl.load(start + sensor + 1)
+        for first_step in range(0, steps, KEYS * SPLITS):
+            key_step = first_step + (lane // 32)[:, None] * KEYS + tl.arange(0, KEYS)[None, :]  # (L, R)
+            exists = key_step < steps
+            if BIASED:
+                inside = (exists & place_exists[:, None])[:, :, None]
+            if CONSTRAINED:
+                exists = exists & (key_step <= step[:, None])
+            if not EVEN:
+                key_step = tl.minimum(key_step, steps - 1)
+            if BIASED:
+                pair = step[:, None] * steps + key_step
+                pair_bias = tl.load(bias + heads[:, None, :] * (steps * steps) + pair[:, :, None])
+                pair_bias = pair_bias.to(tl.float32) * LOG2E
+                bias_sum = tl.zeros([32 * SPLITS, KEYS, GROUP], tl.float32)
+            for edge in range(first_edge, last_edge):
+                neighbour = tl.load(source + edge)
+                key_row = first_row[:, None] + (neighbour * steps + key_step)
+                k = load_channels(key, key_row, key_stride, head, GROUP, CHANNELS, PADDED, VECTOR)
+                score = over_channels(q * k)
+                if BIASED:
+                    score += pair_bias
+                message = load_channels(message_key, key_row, message_key_stride, head, GROUP, CHANNELS, PADDED, VECTOR)
+                if PAIR:
+                    message, slope = gelu_and_slope(mq + message, FAST, APPROXIMATE)
+                weight_gradient = over_channels(do * message)
+                if (GATE == SOFT_NULL) or (GATE == HARD_NULL) or (GATE == HARD):
+                    weight_gradient += of_total[:, None, :]
+                noisy2 = key_step
+                if GATE != NO_GATE:
+                    gk = tl.load(gate_key + key_row.to(tl.int64) * gate_key_stride).to(tl.float32)
+                    logit2 = (gq[:, None] + gk) * LOG2E
+                    noisy2 = logit2
+                    if NOISY:
+                        draw = logistic2(row_hash[:, None], neighbour * steps + key_step, FAST)
+                        noisy2 = (logit2 + draw) * coldness
+                weight, score_gradient, gate_gradient = _score_and_gate_gradients(
+                    score, noisy2, weight_gradient, row_log_sum[:, None, :], delta[:, None, :], best[:, None, :],
+                    exists, EVEN, GATE, FAST,
+                )  # fmt: skip
+                query_sum += tl.sum(score_gradient[:, :, :, None, None] * k, axis=1)
+                if PAIR:
+                    slope_sum += tl.sum(weight[:, :, :, None, None] * slope, axis=1)
+                if BIASED:
+                    bias_sum += score_gradient
+                if GATE != NO_GATE:
+                    gate_sum += tl.sum(gate_gradient, axis=1) * coldness
+                    if head == 0:
+                        rho = sigmoid2(logit2, FAST)
+                        gate_sum += tl.sum(tl.where(exists, rho * (1.0 - rho), 0.0), axis=1) * of_rho
+            if BIASED:
+                mine = ((owner * HEADS + heads) * (batch * steps) + place[:, None]).to(tl.int64) * steps  # (L, G)
+                mine = bias_gradient + mine[:, None, :] + key_step[:, :, None]
+                tl.store(mine, tl.load(mine, mask=inside, other=0.0) + bias_sum, mask=inside)
+
+        small_row = small_first_row + sensor * steps
+        query_sum = merged_sum(query_sum, SPLITS)
+        store_channels(query_gradient, query_sum, small_row, width, alive, head, GROUP, CHANNELS, PADDED, VECTOR)
+        if PAIR:
+            known_row = tl.where(alive, small_row, 0)[:, None]
+            small_do = load_channels(out_gradient, known_row, width, head, GROUP, CHANNELS, PADDED, VECTOR)
+            slope_sum = merged_sum(slope_sum, SPLITS) * tl.sum(small_do, axis=1)
+            store_channels(
+                message_query_gradient, slope_sum, small_row, width, alive, head, GROUP, CHANNELS, PADDED, VECTOR
+            )
+        if GATE != NO_GATE:
+            place_of_group = small_row.to(tl.int64) * (HEADS // GROUP) + group
+            tl.store(gate_query_gradient + place_of_group, merged_sum(gate_sum, SPLITS), mask=alive)
+        tl.store(delta_of_query + row_and_head, delta, mask=(place_exists & (lane < 32))[:, None])
+
+
+@jit
+def key_gradients_kernel(
+    query, key, message_query, message_key, gate_query, gate_key, bias, temperature,
+    start, target, order,
+    log_sum, best_open, delta_of_query, row_hashes,
+    out_gradient, total_gradient, rho_gradient,
+    key_gradient, message_key_gradient, gate_key_gradient,
+    batch, sensors, steps,
+    query_stride, key_stride, message_query_stride, message_key_stride, gate_query_stride, gate_key_stride,
+    HEADS: tl.constexpr, GROUP: tl.constexpr, CHANNELS: tl.constexpr, PADDED: tl.constexpr, VECTOR: tl.constexpr,
+    KEYS: tl.constexpr, SPLITS: tl.constexpr, EVEN: tl.constexpr,
+    PAIR: tl.constexpr, GATE: tl.constexpr, NOISY: tl.constexpr, BIASED: tl.constexpr, CONSTRAINED: tl.constexpr,
+    FAST: tl.constexpr, APPROXIMATE: tl.constexpr,
+):  # fmt: skip
+    """Lanes are keys here, and a program walks over the queries that look at its sensor, KEYS steps at a time."""
+    blocks = tl.cdiv(batch * steps, 32)
+    program = tl.program_id(0)
+    group = program % (HEADS // GROUP)
+    head = group * GROUP
+    block = program // (HEADS // GROUP) % blocks
+    sensor = tl.load(order + program // (HEADS // GROUP * blocks))
+    width: tl.constexpr = HEADS * CHANNELS
+    lane = tl.arange(0, 32 * SPLITS)
+    place = tl.minimum(block * 32 + lane % 32, batch * steps - 1)
+    window, key_step = place // steps, place % steps
+    first_row = window * sensors * steps
+    key_row = first_row + sensor * steps + key_step
+    heads = head + tl.arange(0, GROUP)[None, None, :]
+
+    k = load_channels(key, key_row[:, None], key_stride, head, GROUP, CHANNELS, PADDED, VECTOR) * LOG2E
+    mk = load_channels(message_key, key_row[:, None], message_key_stride, head, GROUP, CHANNELS, PADDED, VECTOR)
+    coldness = 1.0
+    if GATE != NO_GATE:
+        gk = tl.load(gate_key + key_row.to(tl.int64) * gate_key_stride).to(tl.float32)
+        of_rho = tl.load(rho_gradient).to(tl.float32)
+        if NOISY:
+            coldness = 1.0 / tl.load(temperature)
+
+    key_sum = tl.zeros([32 * SPLITS, GROUP, PADDED // VECTOR, VECTOR], tl.float32)
+    message_sum = tl.zeros([32 * SPLITS, GROUP, PADDED // VECTOR, VECTOR], tl.float32)
+    gate_sum = tl.zeros([32 * SPLITS], tl.float32)
+    first_edge = tl.load(start + sensor)
+    last_edge = tl.load(start + sensor + 1)
+    for first_step in range(0, steps, KEYS * SPLITS):
+        step = first_step + (lane // 32)[:, None] * KEYS + tl.arange(0, KEYS)[None, :]  # (L, R), of the query
+        exists = step < steps
+        if CONSTRAINED:
+            exists = exists & (key_step[:, None] <= step)
+        if not EVEN:
+            step = tl.minimum(step, steps - 1)
+        if BIASED:
+            pair = step * steps + key_step[:, None]
+            pair_bias = tl.load(bias + heads * (steps * steps) + pair[:, :, None]).to(tl.float32) * LOG2E
+        for edge in range(first_edge, last_edge):
+            row = first_row[:, None] + (tl.load(target + edge) * steps + step)
+            row_and_head = row.to(tl.int64)[:, :, None] * HEADS + heads
+            q = load_channels(query, row, query_stride, head, GROUP, CHANNELS, PADDED, VECTOR)
+            score = over_channels(q * k)
+            if BIASED:
+                score += pair_bias
+            do = load_channels(out_gradient, row, width, head, GROUP, CHANNELS, PADDED, VECTOR)
+            message = mk
+            if PAIR:
+                mq = load_channels(message_query, row, message_query_stride, head, GROUP, CHANNELS, PADDED, VECTOR)
+                message, slope = gelu_and_slope(mq + mk, FAST, APPROXIMATE)
+            weight_gradient = over_channels(do * message)
+            best = score
+            if GATE == HARD:
+                best = tl.load(best_open + row_and_head)
+            if (GATE == SOFT_NULL) or (GATE == HARD_NULL) or (GATE == HARD):
+                weight_gradient += tl.load(total_gradient + row_and_head).to(tl.float32)
+            noisy2 = step
+            if GATE != NO_GATE:
+                gq = tl.load(gate_query + row.to(tl.int64) * gate_query_stride).to(tl.float32)
+                logit2 = (gq + gk[:, None]) * LOG2E
+                noisy2 = logit2
+                if NOISY:
+                    row_hash = tl.load(row_hashes + row).to(tl.uint32, bitcast=True)
+                    noisy2 = (logit2 + logistic2(row_hash, (sensor * steps + key_step)[:, None], FAST)) * coldness
+            weight, score_gradient, gate_gradient = _score_and_gate_gradients(
+                score, noisy2, weight_gradient, tl.load(log_sum + row_and_head), tl.load(delta_of_query + row_and_head),
+                best, exists, EVEN, GATE, FAST,
+            )  # fmt: skip
+            key_sum += tl.sum(score_gradient[:, :, :, None, None] * q, axis=1)
+            pulled = weight[:, :, :, None, None] * do
+            if PAIR:
+                pulled = pulled * slope
+            message_sum += tl.sum(pulled, axis=1)
+            if GATE != NO_GATE:
+                gate_sum += tl.sum(gate_gradient, axis=1) * coldness
+                if head == 0:
+                    rho = sigmoid2(logit2, FAST)
+                    gate_sum += tl.sum(tl.where(exists, rho * (1.0 - rho), 0.0), axis=1) * of_rho
+
+    place = block * 32 + tl.arange(0, 32)
+    alive = place < batch * steps
+    row = (place // steps * sensors + sensor) * steps + place % steps
+    key_sum, message_sum = merged_sum(key_sum, SPLITS), merged_sum(message_sum, SPLITS)
+    store_channels(key_gradient, key_sum, row, width, alive, head, GROUP, CHANNELS, PADDED, VECTOR)
+    store_channels(message_key_gradient, message_sum, row, width, alive, head, GROUP, CHANNELS, PADDED, VECTOR)
+    if GATE != NO_GATE:
+        place_of_group = row.to(tl.int64) * (HEADS // GROUP) + group
+        tl.store(gate_key_gradient + place_of_group, merged_sum(gate_sum, SPLITS), mask=alive)
