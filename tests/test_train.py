@@ -348,7 +348,7 @@ def test_progress_is_drawn_on_standard_error_only_when_asked_for(
         progress.begin_epoch(0)
         for _ in range(30):
             progress.step(torch.tensor(0.125))
-        progress.end_epoch(float("inf"), 1.5)
+        progress.end_epoch(0.125, float("inf"), 1.5)
     assert "0.125" in capsys.readouterr().err
 
 

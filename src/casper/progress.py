@@ -15,8 +15,7 @@ from casper.config import TrainingConfig
 
 _Item = TypeVar("_Item")
 
-# Reading the loss waits for the device, so it is read only now and then.
-_READ_EVERY = 25
+_DRAW_EVERY = 25
 
 
 class TrainingProgress:
@@ -50,12 +49,15 @@ class TrainingProgress:
         self._bar.update(self._task, completed=self._steps, epoch=f"{epoch + 1}/{self._training.epochs}")
 
     def step(self, loss: Tensor) -> None:
+        """On a GPU the steps run ahead of the host, which would have to wait to read a loss: it is shown later."""
         self._steps += 1
-        if not self._bar.disable and self._steps % _READ_EVERY == 0:
-            self._bar.update(self._task, completed=self._steps, loss=f"{loss.item():.4f}")
+        if not self._bar.disable and self._steps % _DRAW_EVERY == 0:
+            self._bar.update(self._task, completed=self._steps)
+            if not loss.is_cuda:
+                self._bar.update(self._task, loss=f"{loss.item():.4f}")
 
-    def end_epoch(self, mae: float, best: float) -> None:
-        self._bar.update(self._task, completed=self._steps, mae=_short(mae), best=_short(best))
+    def end_epoch(self, loss: float, mae: float, best: float) -> None:
+        self._bar.update(self._task, completed=self._steps, loss=f"{loss:.4f}", mae=_short(mae), best=_short(best))
 
 
 def progress_over(items: Sequence[_Item], what: str, *, shown: bool) -> Iterator[_Item]:

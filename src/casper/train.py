@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
-import math
 import os
 import time
 from collections.abc import Generator
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
+import torch.utils.deterministic
 from torch import Tensor
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
@@ -36,10 +36,9 @@ from casper.keeper import (
     refuse_other_training,
 )
 from casper.model import CasperNetwork
-from casper.noise import Noise
 from casper.patches import sensor_patches
 from casper.progress import TrainingProgress
-from casper.training_masks import TrainingMasks
+from casper.training_step import TrainingStep
 from casper.windows import Series, cut
 
 if TYPE_CHECKING:
@@ -202,11 +201,15 @@ def _repeatable(device: torch.device) -> Generator[None]:
     # Without a fixed workspace cuBLAS may choose another order; it is read when the library is first used.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    settings: Any = torch.utils.deterministic
+    filled = settings.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True)
+    settings.fill_uninitialized_memory = False  # it is written before it is read, and filling it takes time
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        settings.fill_uninitialized_memory = filled
 
 
 @dataclass(frozen=True)
@@ -237,12 +240,7 @@ def _loop(fabric: Fabric, run: _Run) -> None:
     # A copy: the caller's network stays as it was, and spawned processes would otherwise share its memory.
     # It shares its parameters with the wrapped one and is what gets averaged, validated and saved.
     network = copy.deepcopy(run.network).to(fabric.device)
-    optimizer = torch.optim.Adam(
-        network.parameters(),
-        lr=training.learning_rate,
-        weight_decay=training.weight_decay,
-        fused=True,
-    )
+    optimizer = _optimizer(network, training, fabric.device)
     wrapped, wrapped_optimizer = fabric.setup(network, optimizer)
     keeper = Keeper(
         run.folder,
@@ -253,10 +251,17 @@ def _loop(fabric: Fabric, run: _Run) -> None:
         tensorboard=run.tensorboard,
     )
     keeper.load_if_present()
-    masks = TrainingMasks(training, gaps=data.gaps, gap_starts=data.gap_starts)
-    share = _share_of_batch(fabric, training.batch_size)
     patches = sensor_patches(data.neighbour_index, data.neighbour_present, training.sensors_per_batch, seed=run.seed)
-    patches = None if patches is None else patches.to(fabric.device)
+    learn = TrainingStep(
+        fabric,
+        wrapped,
+        wrapped_optimizer,
+        data,
+        training,
+        patches=None if patches is None else patches.to(fabric.device),
+        window=run.network.config.window,
+        seed=run.seed,
+    )
 
     shown = TrainingProgress(training, shown=run.progress and fabric.is_global_zero)
     with _repeatable(fabric.device), shown:
@@ -265,84 +270,36 @@ def _loop(fabric: Fabric, run: _Run) -> None:
                 break
             begun = time.perf_counter()
             shown.begin_epoch(epoch)
-            loss_sum = torch.zeros((), device=fabric.device)
-            rho_sum = torch.zeros((), device=fabric.device)
+            learn.loss_sum.zero_()
+            learn.rho_sum.zero_()
             for batch in range(training.batches_per_epoch):
                 step = epoch * training.batches_per_epoch + batch
-                generator = step_generator(run.seed, step, fabric.device)
-                starts = _draw(data.train_starts, training.batch_size, generator)
-                patch = None if patches is None else _draw(patches, 1, generator)[0]
-                window = data.series.window(starts, run.network.config.window, patch)
-                hidden = masks.draw(window.visible, generator, patch)
-                # The whole batch's count normalises every process's loss, so that their gradients add up to one's.
-                count = hidden.sum().clamp_min(1) / fabric.world_size
-                window, hidden = window.share(share), hidden[share]
-                seen = window.without(hidden)
-
-                _set_learning_rate(optimizer, training, step)
-                prediction = wrapped(
-                    seen.values,
-                    seen.visible,
-                    seen.clock,
-                    Noise(generator, batch=training.batch_size, share=share),
-                    sensors=patch,
-                    temperature=_temperature(training, step),
-                )
-                error = ((prediction.estimate - window.values).abs() * hidden).sum() / count
-                rho = prediction.rho_mean.sum()
-                loss = error + training.sparsity * rho
-                wrapped_optimizer.zero_grad(set_to_none=True)
-                fabric.backward(loss)
-                fabric.clip_gradients(wrapped, wrapped_optimizer, max_norm=training.clip)
-                wrapped_optimizer.step()
+                learn(step)
                 keeper.average(step)
-                loss_sum += loss.detach()
-                rho_sum += prediction.rho_mean.detach().mean()
-                shown.step(loss)
+                shown.step(learn.loss)
 
             record = EpochRecord(
                 epoch=epoch,
-                train_loss=_mean_over_processes(fabric, loss_sum) / training.batches_per_epoch,
+                train_loss=_mean_over_processes(fabric, learn.loss_sum) / training.batches_per_epoch,
                 validation_mae=_validate(fabric, keeper, data, training),
-                rho_mean=_mean_over_processes(fabric, rho_sum) / training.batches_per_epoch,
-                learning_rate=optimizer.param_groups[0]["lr"],
+                rho_mean=_mean_over_processes(fabric, learn.rho_sum) / training.batches_per_epoch,
+                learning_rate=float(optimizer.param_groups[0]["lr"]),
                 seconds=time.perf_counter() - begun,
             )
             keeper.add(record)
             if fabric.is_global_zero:
                 keeper.save()
             fabric.barrier()
-            shown.end_epoch(record.validation_mae, keeper.best_mae)
+            shown.end_epoch(record.train_loss, record.validation_mae, keeper.best_mae)
 
 
-def step_generator(seed: int, step: int, device: torch.device) -> torch.Generator:
-    """A generator for one step; the multiplication spreads neighbouring seeds and steps apart."""
-    mixed = (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + 0x94D049BB133111EB) % 2**63
-    return torch.Generator(device).manual_seed(mixed)
-
-
-def _draw(starts: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    return starts[torch.randint(len(starts), (count,), generator=generator, device=starts.device)]
-
-
-def _share_of_batch(fabric: Fabric, batch_size: int) -> slice:
-    mine = batch_size // fabric.world_size
-    return slice(fabric.global_rank * mine, (fabric.global_rank + 1) * mine)
-
-
-def _set_learning_rate(optimizer: torch.optim.Optimizer, training: TrainingConfig, step: int) -> None:
-    """Linear warm-up, then a cosine down to zero at the last step."""
-    warmup = min(training.warmup_steps, training.steps // 10)
-    if step < warmup:
-        factor = (step + 1) / warmup
-    else:
-        factor = 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, training.steps - warmup)))
-    for group in optimizer.param_groups:
-        group["lr"] = training.learning_rate * factor
-
-
-def _temperature(training: TrainingConfig, step: int) -> float:
-    return training.temperature * (training.temperature_end / training.temperature) ** (step / training.steps)
+def _optimizer(network: CasperNetwork, training: TrainingConfig, device: torch.device) -> torch.optim.Optimizer:
+    """On a GPU the learning rate is a number on the device, so that a recorded step can be told another one."""
+    on_gpu = device.type == "cuda"
+    rate = torch.tensor(training.learning_rate, device=device) if on_gpu else training.learning_rate
+    return torch.optim.Adam(
+        network.parameters(), lr=rate, weight_decay=training.weight_decay, fused=True, capturable=on_gpu
+    )
 
 
 def _mean_over_processes(fabric: Fabric, value: Tensor) -> float:

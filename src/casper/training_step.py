@@ -1,0 +1,144 @@
+"""One step of the training: draw windows, hide cells, predict, learn. On a GPU it is recorded once and then replayed.
+
+Everything happens on the device, the drawing of windows and masks too, so that nothing waits for the host within an
+epoch; and a recorded step (a CUDA graph) costs one launch instead of hundreds. What changes from step to step is the
+generator's seed, the learning rate and the temperature: numbers on the device that are set before each replay.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from casper.config import TrainingConfig
+from casper.noise import Noise
+from casper.training_masks import TrainingMasks
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
+    from casper.train import TrainingData
+
+# Steps before the recording: libraries choose their algorithms and Triton compiles its kernels in the first ones.
+_WARM_UP = 3
+
+
+class TrainingStep:
+    """Call it with the step's number. network, optimizer: as Fabric set them up.
+
+    loss: of the last step; loss_sum, rho_sum: added up until they are set to zero; all () on the device.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        network: Any,
+        optimizer: Any,
+        data: TrainingData,
+        training: TrainingConfig,
+        *,
+        patches: Tensor | None,
+        window: int,
+        seed: int,
+    ) -> None:
+        self._fabric, self._network, self._optimizer = fabric, network, optimizer
+        self._data, self._training, self._patches = data, training, patches
+        self._window, self._seed = window, seed
+        self._masks = TrainingMasks(training, gaps=data.gaps, gap_starts=data.gap_starts)
+        mine = training.batch_size // fabric.world_size
+        self._share = slice(fabric.global_rank * mine, (fabric.global_rank + 1) * mine)
+        self._generator = torch.Generator(fabric.device)
+        self._temperature = torch.ones((), device=fabric.device)
+        self.loss, self.loss_sum, self.rho_sum = (torch.zeros((), device=fabric.device) for _ in range(3))
+        # Several processes exchange gradients, which not every way of connecting them can record.
+        self._recordable = fabric.device.type == "cuda" and fabric.world_size == 1
+        self._recording: torch.cuda.CUDAGraph | None = None
+        self._warm_up = torch.cuda.Stream() if self._recordable else None
+        self._steps_done = 0
+
+    def __call__(self, step: int) -> None:
+        self._prepare(step)
+        if self._warm_up is None:
+            self._learn()
+        elif self._steps_done < _WARM_UP:
+            self._warm_up.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self._warm_up):
+                self._learn()
+            torch.cuda.current_stream().wait_stream(self._warm_up)
+        else:
+            if self._recording is None:
+                self._recording = self._record()
+                self._prepare(step)
+            self._recording.replay()
+        self._steps_done += 1
+
+    def _prepare(self, step: int) -> None:
+        seed_for_step(self._generator, self._seed, step)
+        self._temperature.fill_(_temperature(self._training, step))
+        for group in self._optimizer.param_groups:
+            rate = learning_rate(self._training, step)
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+
+    def _record(self) -> torch.cuda.CUDAGraph:
+        recording = torch.cuda.CUDAGraph()
+        recording.register_generator_state(self._generator)
+        self._optimizer.zero_grad(set_to_none=True)
+        with torch.cuda.graph(recording):
+            self._learn()
+        return recording
+
+    def _learn(self) -> None:
+        training, data, generator = self._training, self._data, self._generator
+        starts = _draw(data.train_starts, training.batch_size, generator)
+        patch = None if self._patches is None else _draw(self._patches, 1, generator)[0]
+        window = data.series.window(starts, self._window, patch)
+        hidden = self._masks.draw(window.visible, generator, patch)
+        # The whole batch's count normalises every process's loss, so that their gradients add up to one's.
+        count = hidden.sum().clamp_min(1) / self._fabric.world_size
+        window, hidden = window.share(self._share), hidden[self._share]
+        seen = window.without(hidden)
+        prediction = self._network(
+            seen.values,
+            seen.visible,
+            seen.clock,
+            Noise(generator, batch=training.batch_size, share=self._share),
+            sensors=patch,
+            temperature=self._temperature,
+        )
+        error = ((prediction.estimate - window.values).abs() * hidden).sum() / count
+        loss = error + training.sparsity * prediction.rho_mean.sum()
+        self._optimizer.zero_grad(set_to_none=True)
+        self._fabric.backward(loss)
+        # A check for infinite gradients would wait for the device.
+        self._fabric.clip_gradients(self._network, self._optimizer, max_norm=training.clip, error_if_nonfinite=False)
+        self._optimizer.step()
+        self.loss.copy_(loss.detach())
+        self.loss_sum += loss.detach()
+        self.rho_sum += prediction.rho_mean.detach().mean()
+
+
+def seed_for_step(generator: torch.Generator, seed: int, step: int) -> None:
+    """The same draws for the same step of the same training; the factors spread neighbouring seeds and steps apart."""
+    generator.manual_seed((seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + 0x94D049BB133111EB) % 2**63)
+
+
+def learning_rate(training: TrainingConfig, step: int) -> float:
+    """Linear warm-up, then a cosine down to zero at the last step."""
+    warmup = min(training.warmup_steps, training.steps // 10)
+    if step < warmup:
+        return training.learning_rate * (step + 1) / warmup
+    return training.learning_rate * 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, training.steps - warmup)))
+
+
+def _temperature(training: TrainingConfig, step: int) -> float:
+    return training.temperature * (training.temperature_end / training.temperature) ** (step / training.steps)
+
+
+def _draw(starts: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    return starts[torch.randint(len(starts), (count,), generator=generator, device=starts.device)]
