@@ -224,14 +224,14 @@ def test_a_window_that_fills_the_table_is_imputed_in_one_go(tiny_casper: Casper,
     scaler = tiny_casper._scaler
     assert not more
     assert scaler is not None
-    np.testing.assert_allclose(tiny_casper.impute_frame(frame), scaler.unscale(estimate[0].T), rtol=1e-6)
+    np.testing.assert_allclose(tiny_casper.impute_frame(frame), scaler.unscale(estimate[0].T.numpy()), rtol=1e-6)
 
 
 def test_many_batches_give_what_one_batch_gives(
     tiny_casper: Casper, six_sensors: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_once = tiny_casper.impute(six_sensors.table)
-    monkeypatch.setattr(imputer, "_CELLS_AT_ONCE", 200)
+    monkeypatch.setattr(imputer, "_CELLS_AT_ONCE", {"cpu": 200, "cuda": 200})
     pd.testing.assert_frame_equal(tiny_casper.impute(six_sensors.table), at_once, rtol=1e-4)
 
 

@@ -31,8 +31,8 @@ from casper.prompts import install_prompts, pretrained_prompts
 from casper.train import Accelerator, TrainingData, TrainingResult, build_network, check_device, train, watched_starts
 from casper.windows import Scaler, Series, choose_periods, clock_features, spread_starts
 
-# Cells of a batch at imputation: large enough to keep a device busy, small enough for any laptop's memory.
-_CELLS_AT_ONCE = 2**16
+# Cells of a batch at imputation: enough to keep the device busy, and few enough for a laptop's cache, a GPU's memory.
+_CELLS_AT_ONCE = {"cpu": 2**14, "cuda": 2**20}
 
 
 class Casper(Imputer):
@@ -220,9 +220,15 @@ class Casper(Imputer):
         complete_before = np.concatenate(([0], np.cumsum(frame.observed.all(axis=1))))
         with_holes = starts[complete_before[starts + window] - complete_before[starts] < window]
         for batch, estimate in self._estimates(frame, with_holes, window):
-            for start, one in zip(batch, estimate, strict=True):
-                total[start : start + window] += (weight * one).T
-                weights[start : start + window, 0] += weight
+            rows = slice(int(batch[0]), int(batch[-1]) + window)
+            together = torch.zeros(rows.stop - rows.start, estimate.shape[1], device=estimate.device)
+            weighted = (estimate.float() * torch.as_tensor(weight, dtype=torch.float32, device=estimate.device)).mT
+            for apart in _apart(batch, window):
+                steps = torch.as_tensor(batch[apart, None] - batch[0] + np.arange(window), device=estimate.device)
+                together[steps] += weighted[torch.as_tensor(apart, device=estimate.device)]
+            total[rows] += together.cpu().numpy()
+            places = (batch[:, None] + np.arange(window)).ravel()
+            weights[:, 0] += np.bincount(places, np.tile(weight, len(batch)), minlength=len(weights))
         estimated = self._fitted_scaler.unscale(total / np.maximum(weights, 1.0))
         return np.where(weights > 0, estimated, frame.values)
 
@@ -236,7 +242,7 @@ class Casper(Imputer):
         estimates = np.empty((len(needed), len(frame.sensors), length), dtype=np.float32)
         done = 0
         for batch, estimate in self._estimates(frame, needed, length):
-            estimates[done : done + len(batch)] = estimate
+            estimates[done : done + len(batch)] = estimate.float().cpu().numpy()
             done += len(batch)
         weight = np.zeros(benchmark.window)
         for offset in offsets:
@@ -250,16 +256,18 @@ class Casper(Imputer):
     @torch.inference_mode()
     def _estimates(
         self, frame: SensorFrame, starts: NDArray[np.int64], length: int
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-        """Batches of starts (B,) and scaled estimates (B, N, length). Only the batch's rows are held as tensors."""
+    ) -> Iterator[tuple[NDArray[np.int64], torch.Tensor]]:
+        """Batches of starts (B,), rising, and scaled estimates (B, N, length) on the device.
+
+        Only the batch's rows are held as tensors.
+        """
         network, device = self._placed_network()
-        per_batch = max(1, _CELLS_AT_ONCE // (len(frame.sensors) * length))
+        per_batch = max(1, _CELLS_AT_ONCE[device.type] // (len(frame.sensors) * length))
         batches = np.array_split(starts, -(-len(starts) // per_batch)) if len(starts) else []
         for batch in progress_over(batches, "filling", shown=self.progress):
             series, first = self._series(frame, int(batch[0]), int(batch[-1]) + length, device)
             window = series.window(torch.as_tensor(batch - first, device=device), length)
-            estimate = network(window.values, window.visible, window.clock).estimate
-            yield batch, estimate.float().cpu().numpy()
+            yield batch, network(window.values, window.visible, window.clock).estimate
 
     def _series(self, frame: SensorFrame, first: int, last: int, device: torch.device) -> tuple[Series, int]:
         rows = slice(first, last)
@@ -374,6 +382,19 @@ class Casper(Imputer):
             "torch": torch.__version__,
             "trained_on": torch.cuda.get_device_name() if torch.cuda.is_available() and self.device != "cpu" else "CPU",
         }
+
+
+def _apart(starts: NDArray[np.int64], window: int) -> list[NDArray[np.int64]]:
+    """Places of the starts, which rise, in groups whose windows do not overlap: sums over a group need no order."""
+    groups: list[list[int]] = []
+    for place, start in enumerate(starts):
+        for group in groups:
+            if starts[group[-1]] + window <= start:
+                group.append(place)
+                break
+        else:
+            groups.append([place])
+    return [np.asarray(group) for group in groups]
 
 
 def _refit(starts: NDArray[np.int64], length: int, window: int, steps: int) -> NDArray[np.int64]:
