@@ -20,8 +20,8 @@ demo: install
 	$(BIN)/casper demo --out demo-output --force
 
 lint: install
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
 
 types: install
 	$(BIN)/basedpyright

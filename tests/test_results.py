@@ -74,3 +74,9 @@ def test_unreadable_results_are_refused(tmp_path: Path) -> None:
         read_results(tmp_path)
     with pytest.raises(InputError, match="there is no folder"):
         read_results(tmp_path / "nowhere")
+
+
+def test_measurements_of_speed_stay_out_of_the_table(tmp_path: Path) -> None:
+    put(tmp_path, "a.json")
+    (tmp_path / "benchmark-attention-cpu.json").write_text('{"speed": []}')
+    assert [record["file"] for record in read_results(tmp_path)] == ["a.json"]

@@ -14,11 +14,16 @@ _NEEDED = ("dataset", "method", "mae", "mse", "mae_step", "mse_step", "command",
 
 
 def read_results(folder: Path) -> list[dict[str, Any]]:
-    """Every result file of a folder, by data set, best first; each must say where it came from."""
+    """Every result file of a folder, by data set, best first; each must say where it came from.
+
+    Measurements of speed (benchmark-*.json) are another kind of result and stay out of the table.
+    """
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder} with result files")
     records: list[dict[str, Any]] = []
     for path in sorted(folder.glob("*.json")):
+        if path.name.startswith("benchmark-"):
+            continue
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
