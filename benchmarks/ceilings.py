@@ -75,24 +75,22 @@ def count(shape: Shape, *, batch: int, width: int, heads: int, dtype: torch.dtyp
     """The work of one layer with gumbel gate and pair message, everything per pair being computed once in each pass.
 
     Per pair and channel, counting an addition or multiplication of its own as one multiply-add:
-      forward    score 1, sum of both message parts 1, gelu 4 (square, polynomial, half, product), weighted sum 1 = 7
-      backward   the same again but the weighted sum 6; gelu's slope 4; gradient of the weight 1, of the hidden layer
-                 and of gelu's input 2; gradients of message query, message key, query and key 4             = 17
+      forward    score 1, sum of both message parts 1, relu 1, weighted sum 1                                      = 4
+      backward   the same again but the weighted sum 3; gradient of the weight 1, of the hidden layer and of relu's
+                 input 2; gradients of message query, message key, query and key 4                           = 10
     Per pair: 12 integer operations of the noise's hash and 10 multiply-adds of gate and rho, in both passes.
-    Special functions per pair: gelu, one for each channel in bfloat16 (tanh to 11 bits), two in float32 (exponential
-    and reciprocal); the softmax's exponential, one for each head; noise 2, gate 2, rho 2; all of it in both passes.
+    Special functions per pair: the softmax's exponential, one for each head; noise 2, gate 2, rho 2; in both passes.
     Bytes: every tensor read once in each pass, out and all gradients written once. Neighbours are read from the cache.
     """
     pairs = batch * shape.edges * shape.steps**2
-    per_channel_special = 1 if dtype == torch.bfloat16 else 2
     points = batch * shape.sensors * shape.steps
     big = sum(not name.startswith("gate") for name in TENSORS)
     tensors = points * (big * width + (len(TENSORS) - big))
     moved = 3 * tensors + 2 * points * width  # read, read, gradients written; out and its gradient
     return Work(
         pairs=pairs,
-        multiply_adds=pairs * (24 * width + 2 * 22),
-        special_functions=2 * pairs * (per_channel_special * width + heads + 6),
+        multiply_adds=pairs * (14 * width + 2 * 22),
+        special_functions=2 * pairs * (heads + 6),
         bytes=moved * dtype.itemsize,
     )
 

@@ -105,7 +105,7 @@ def carry(
     noisy = logit if drawn is None else (logit + drawn) / temperature
     scores = torch.einsum("bethc,beshc->betsh", query, key) + F.logsigmoid(noisy)[..., None]  # (B, E, T, T, H)
     share_of_edge = softmax_over_edges(scores.logsumexp(3))  # (B, E, T, H)
-    messages = F.gelu(message_query[:, :, :, None] + message_key[:, :, None], approximate="tanh")  # (B, E, T, T, H, C)
+    messages = F.relu(message_query[:, :, :, None] + message_key[:, :, None])  # (B, E, T, T, H, C)
     carried = (scores.softmax(3)[..., None] * messages).sum(3) * share_of_edge[..., None]  # (B, E, T, H, C)
     return Carried(carried.flatten(3), torch.sigmoid(logit))
 

@@ -38,8 +38,8 @@ class Attended:
     rho_mean: Tensor
 
 
-def gelu(x: Tensor) -> Tensor:
-    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+def relu(x: Tensor) -> Tensor:
+    return torch.where(x > 0, x, 0.0)
 
 
 def sigmoid(x: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ def causal_attention(
                         slot, j, r = pair
                         value = message_key[b, j, r, h]
                         if message_query is not None:
-                            value = gelu(message_query[b, i, t, h] + value)
+                            value = relu(message_query[b, i, t, h] + value)
                         weight = terms[pair] / z if z > 0 else torch.zeros((), dtype=torch.float64)
                         out[b, i, t, h] = out[b, i, t, h] + weight * value
                         alphas[b, i, h, t, slot, r], weights[b, i, h, t, slot, r] = alpha[pair], weight
@@ -153,10 +153,6 @@ def layer_norm(norm: nn.LayerNorm, x: Tensor) -> Tensor:
     mean = x.sum() / len(x)
     variance = ((x - mean) ** 2).sum() / len(x)
     return (x - mean) / torch.sqrt(variance + norm.eps) * norm.weight + norm.bias
-
-
-def relu(x: Tensor) -> Tensor:
-    return torch.where(x > 0, x, torch.zeros_like(x))
 
 
 def dot_product_attention(query: Tensor, keys: list[Tensor], values: list[Tensor], heads: int) -> Tensor:

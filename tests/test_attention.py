@@ -293,7 +293,7 @@ def test_details_are_consistent_with_the_output() -> None:
     torch.testing.assert_close(seen.weight, product / total.clamp_min(1e-300))
     mine = given["message_query"][:, :, :, None, None]  # (B, N, T, 1, 1, H, C)
     theirs = given["message_key"][:, INDEX][:, :, None]  # (B, N, 1, K, T, H, C)
-    out = torch.einsum("bnhtkr,bntkrhc->bnthc", seen.weight, literal.gelu(mine + theirs))
+    out = torch.einsum("bnhtkr,bntkrhc->bnthc", seen.weight, literal.relu(mine + theirs))
     torch.testing.assert_close(out.flatten(-2), attended.out)
     present = PRESENT[None, :, None, :, None].expand_as(seen.rho)
     torch.testing.assert_close(seen.rho[present].mean(), attended.rho_mean)

@@ -108,7 +108,7 @@ def test_the_message_of_one_head_is_exactly_the_mlp_of_query_and_key(gate: str) 
             z = (beta * alpha).sum()
             expected = torch.zeros(4, dtype=torch.float64)
             for number, (_, j, r) in enumerate(context):
-                hidden = literal.gelu(first_weight @ torch.cat((q, h[0, j, r])) + layer.message_key.bias)
+                hidden = literal.relu(first_weight @ torch.cat((q, h[0, j, r])) + layer.message_key.bias)
                 message = layer.message_out.weight @ hidden + layer.message_out.bias
                 expected = expected + beta[number] * alpha[number] / z * message
             torch.testing.assert_close(ours[0, i, t], expected)

@@ -99,7 +99,7 @@ def causal_attention(
 
     query, key: (B, N, T, H, C), already projected and the query already divided by sqrt(C).
     message_query, message_key: (B, N, T, H, C). The hidden layer of the message MLP of a pair is
-        gelu(message_query + message_key); the MLP's last linear map is the caller's, after the sum. Without
+        relu(message_query + message_key); the MLP's last linear map is the caller's, after the sum. Without
         message_query the message depends on the key alone, message_key itself, and nothing is computed per pair.
     gate_query, gate_key: (B, N, T); their sum is the logit of rho. None: no gate.
     relative_bias: (H, T, T) added to the scores of (t, t').
@@ -191,10 +191,10 @@ def plain_attention(
     if message_query is None:
         out = weight @ neighbourhood.gather(message_key).transpose(2, 3)  # (B, N, H, T, C)
     else:
-        # Contiguous, or the sum takes another order in memory than its gradient, which makes gelu's gradient slow.
+        # Contiguous, or the sum takes another order in memory than its gradient, which makes the gradient slow.
         mine = message_query.transpose(2, 3).contiguous()[..., None, :]  # (B, N, H, T, 1, C)
         theirs = neighbourhood.gather(message_key).transpose(2, 3).contiguous()[:, :, :, None]  # (B, N, H, 1, KT, C)
-        hidden = F.gelu(mine + theirs, approximate="tanh")  # (B, N, H, T, KT, C)
+        hidden = F.relu(mine + theirs)  # (B, N, H, T, KT, C)
         out = (weight[..., None, :] @ hidden).squeeze(-2)  # (B, N, H, T, C)
     out = out.transpose(2, 3).reshape(batch, sensors, steps, heads * channels)
 

@@ -317,7 +317,7 @@ template <class Real> class Sensor {
                 for (int64_t k = 0; k < span_; k += W) {
                     const V theirs = load(message + k);
                     for (int which = 0; which < Q; ++which)
-                        sums[which] += load(weight[which] + k) * Gelu<V>(mine[which] + theirs).value();
+                        sums[which] += load(weight[which] + k) * relu(mine[which] + theirs);
                 }
             } else {
                 for (int64_t k = 0; k < span_; k += W)
@@ -350,9 +350,8 @@ template <class Real> class Sensor {
                     const V theirs = load(message + k);
                     V d_theirs = load(d_message + k);
                     for (int which = 0; which < Q; ++which) {
-                        V slope;
-                        const V value = Gelu<V>(mine[which] + theirs).value_and_slope(slope);
-                        const V pull = load(weight[which] + k) * slope;
+                        const V value = relu(mine[which] + theirs);
+                        const V pull = value > V{} ? load(weight[which] + k) : V{};
                         sums[which] += pull;
                         d_theirs += d_out[which] * pull;
                         store(d_weight[which] + k, load(d_weight[which] + k) + d_out[which] * value);

@@ -132,25 +132,11 @@ template <class V> INLINE V log_sigmoid(V x) {
     return at_most(x, zero) - logarithm(1 + exponential(x < zero ? x : -x));
 }
 
-// gelu(x) = x * sigmoid(z), z = SLOPE * (x + CUBE * x^3). Beyond the edge it is x or 0 in any precision.
-template <class V> struct Gelu {
-    static constexpr NumberIn<V> SLOPE = 1.5957691216057308, CUBE = 0.044715, EDGE = 9;
-    V bounded, square, denominator;
-
-    explicit INLINE Gelu(V x) {
-        bounded = at_least(x, all<V>(-EDGE));
-        const V inner = at_most(bounded, all<V>(EDGE));
-        square = inner * inner;
-        const NumberIn<V> linear = -SLOPE * LOG2_E, cubic = linear * CUBE;
-        denominator = 1 + power_of_two(inner * (linear + cubic * square));  // 1 + e^-z
-    }
-    INLINE V value() const { return bounded / denominator; }
-    INLINE V value_and_slope(V &slope) const {
-        const V sigmoid = 1 / denominator, value = bounded * sigmoid;
-        slope = sigmoid + (value - value * sigmoid) * (SLOPE + 3 * SLOPE * CUBE * square);
-        return value;
-    }
-};
+// Not a number stays one.
+template <class V> INLINE V relu(V x) {
+    const V zero{};
+    return x < zero ? zero : x;
+}
 
 // casper.noise.mix
 INLINE uint32_t mix(uint32_t x) {

@@ -49,7 +49,6 @@ def attend(
         0 if noise is None else noise.first_window,
         0 if gate is None else 1 + 2 * gate.hard + (gate.normaliser == "null"),
         constrained,
-        query.dtype in (torch.bfloat16, torch.float16),
     )
     known = gate is None or gate.always_sums_to_one
     return out.to(query.dtype), rho_sums.sum(), None if known else total.mean(-1, keepdim=True).to(query.dtype)
@@ -75,15 +74,14 @@ def _forward(
     first_window: int,
     gate_kind: int,
     constrained: bool,
-    approximate: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Out (B, N, T, D); per query: sums of rho (B, N, T); per head: total, logarithm of the weights' sum, best open.
 
-    gate_kind: one of the numbers in triton_parts.py. approximate: 11 bits of the messages are enough.
+    gate_kind: one of the numbers in triton_parts.py.
     """
     layer = _Layer(query, key, message_query, message_key, gate_query, gate_key, bias)
     out, rho_sum, total, log_sum, best_open = _results(query, gate_kind)
-    options = layer.options(gate_kind, noisy=noise_key is not None, constrained=constrained, approximate=approximate)
+    options = layer.options(gate_kind, noisy=noise_key is not None, constrained=constrained)
     tiling = layer.tiling(warps=4000, registers=128, two_keys=True) | options
     layer.launch(
         forward_kernel, layer.sensors, tiling,
@@ -96,7 +94,7 @@ def _forward(
 
 @_forward.register_fake
 def _(query: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    return _results(query, gate_kind=rest[-3])
+    return _results(query, gate_kind=rest[-2])
 
 
 def _results(query: Tensor, gate_kind: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -138,11 +136,10 @@ def _backward(
     first_window: int,
     gate_kind: int,
     constrained: bool,
-    approximate: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of query, key, message_query, message_key, gate_query, gate_key, bias; empty where there is no such."""
     layer = _Layer(query, key, message_query, message_key, gate_query, gate_key, bias)
-    options = layer.options(gate_kind, noisy=noise_key is not None, constrained=constrained, approximate=approximate)
+    options = layer.options(gate_kind, noisy=noise_key is not None, constrained=constrained)
     tiling = layer.tiling(warps=2000, registers=168, two_keys=False) | options
     batch, sensors, steps, heads, _ = query.shape
     groups = heads // tiling["GROUP"]
@@ -204,7 +201,7 @@ def _gradients(
     rho_gradient = rho_gradients.flatten()[:1]
     gradients = _backward(out_gradient, rho_gradient, total_gradient, *ctx.saved_tensors, *ctx.settings)
     given = ctx.saved_tensors[4:11]
-    return *(None if x is None else one for x, one in zip(given, gradients, strict=True)), *(None,) * 12
+    return *(None if x is None else one for x, one in zip(given, gradients, strict=True)), *(None,) * 11
 
 
 _forward.register_autograd(_gradients, setup_context=_keep_for_backward)
@@ -231,7 +228,7 @@ class _Layer:
         self.inputs = (*rows, None if bias is None else bias.contiguous())
         self.strides = tuple(0 if x is None else x.stride(2) for x in rows)
 
-    def options(self, gate_kind: int, *, noisy: bool, constrained: bool, approximate: bool) -> dict[str, Any]:
+    def options(self, gate_kind: int, *, noisy: bool, constrained: bool) -> dict[str, Any]:
         return {
             "PAIR": self.inputs[2] is not None,
             "GATE": gate_kind,
@@ -239,7 +236,6 @@ class _Layer:
             "BIASED": self.inputs[6] is not None,
             "CONSTRAINED": constrained,
             "FAST": self._nvidia,
-            "APPROXIMATE": approximate and self._nvidia,
         }
 
     def tiling(self, *, warps: int, registers: int, two_keys: bool) -> dict[str, Any]:

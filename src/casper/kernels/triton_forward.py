@@ -30,10 +30,10 @@ from casper.kernels.triton_parts import (
     merged_sum,
     noise_of_rows,
     over_channels,
+    relu,
     sigmoid2,
     spread,
     store_channels,
-    twice_gelu,
 )
 
 
@@ -47,7 +47,7 @@ def forward_kernel(
     HEADS: tl.constexpr, GROUP: tl.constexpr, CHANNELS: tl.constexpr, PADDED: tl.constexpr, VECTOR: tl.constexpr,
     KEYS: tl.constexpr, SPLITS: tl.constexpr, EVEN: tl.constexpr,
     PAIR: tl.constexpr, GATE: tl.constexpr, NOISY: tl.constexpr, BIASED: tl.constexpr, CONSTRAINED: tl.constexpr,
-    FAST: tl.constexpr, APPROXIMATE: tl.constexpr,
+    FAST: tl.constexpr,
 ):  # fmt: skip
     blocks = tl.cdiv(batch * steps, 32)
     program = tl.program_id(0)
@@ -133,8 +133,7 @@ def forward_kernel(
 
             message = load_channels(message_key, key_row, message_key_stride, head, GROUP, CHANNELS, PADDED, VECTOR)
             if PAIR:
-                message = twice_gelu(mq + message, FAST, APPROXIMATE)
-                weight = 0.5 * weight
+                message = relu(mq + message)
             weighted = tl.sum(weight[:, :, :, None, None] * message, axis=1)
             message_sum = message_sum * shrink[:, :, None, None] + weighted
 

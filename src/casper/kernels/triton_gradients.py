@@ -19,7 +19,6 @@ from casper.kernels.triton_parts import (
     SOFT,
     SOFT_NULL,
     exp2,
-    gelu_and_slope,
     jit,
     load_channels,
     log2_sigmoid,
@@ -27,6 +26,8 @@ from casper.kernels.triton_parts import (
     merged_sum,
     noise_of_rows,
     over_channels,
+    relu,
+    slope_of_relu,
     sigmoid2,
     store_channels,
 )
@@ -82,7 +83,7 @@ def query_gradients_kernel(
     HEADS: tl.constexpr, GROUP: tl.constexpr, CHANNELS: tl.constexpr, PADDED: tl.constexpr, VECTOR: tl.constexpr,
     KEYS: tl.constexpr, SPLITS: tl.constexpr, EVEN: tl.constexpr,
     PAIR: tl.constexpr, GATE: tl.constexpr, NOISY: tl.constexpr, BIASED: tl.constexpr, CONSTRAINED: tl.constexpr,
-    FAST: tl.constexpr, APPROXIMATE: tl.constexpr,
+    FAST: tl.constexpr,
 ):  # fmt: skip
     """With a bias a program has several sensors one after the other, and adds up their gradients of the bias."""
     blocks = tl.cdiv(batch * steps, 32)
@@ -131,7 +132,7 @@ def query_gradients_kernel(
                     tl.store(row_hashes + row, row_hash.to(tl.int32, bitcast=True), mask=place_exists & (lane < 32))
 
         query_sum = tl.zeros([32 * SPLITS, GROUP, PADDED // VECTOR, VECTOR], tl.float32)
-        slope_sum = tl.zeros([32 * SPLITS, GROUP, PADDED // VECTOR, VECTOR], tl.float32)
+        passed_sum = tl.zeros([32 * SPLITS, GROUP, PADDED // VECTOR, VECTOR], tl.float32)
         gate_sum = tl.zeros([32 * SPLITS], tl.float32)
         first_edge = tl.load(start + sensor)
         last_edge = tl.load(start + sensor + 1)
@@ -158,7 +159,7 @@ def query_gradients_kernel(
                     score += pair_bias
                 message = load_channels(message_key, key_row, message_key_stride, head, GROUP, CHANNELS, PADDED, VECTOR)
                 if PAIR:
-                    message, slope = gelu_and_slope(mq + message, FAST, APPROXIMATE)
+                    message = relu(mq + message)
                 weight_gradient = over_channels(do * message)
                 if (GATE == SOFT_NULL) or (GATE == HARD_NULL) or (GATE == HARD):
                     weight_gradient += of_total[:, None, :]
@@ -176,7 +177,7 @@ def query_gradients_kernel(
                 )  # fmt: skip
                 query_sum += tl.sum(score_gradient[:, :, :, None, None] * k, axis=1)
                 if PAIR:
-                    slope_sum += tl.sum(weight[:, :, :, None, None] * slope, axis=1)
+                    passed_sum += tl.sum(weight[:, :, :, None, None] * slope_of_relu(message), axis=1)
                 if BIASED:
                     bias_sum += score_gradient
                 if GATE != NO_GATE:
@@ -195,9 +196,9 @@ def query_gradients_kernel(
         if PAIR:
             known_row = tl.where(alive, small_row, 0)[:, None]
             small_do = load_channels(out_gradient, known_row, width, head, GROUP, CHANNELS, PADDED, VECTOR)
-            slope_sum = merged_sum(slope_sum, SPLITS) * tl.sum(small_do, axis=1)
+            passed_sum = merged_sum(passed_sum, SPLITS) * tl.sum(small_do, axis=1)
             store_channels(
-                message_query_gradient, slope_sum, small_row, width, alive, head, GROUP, CHANNELS, PADDED, VECTOR
+                message_query_gradient, passed_sum, small_row, width, alive, head, GROUP, CHANNELS, PADDED, VECTOR
             )
         if GATE != NO_GATE:
             place_of_group = small_row.to(tl.int64) * (HEADS // GROUP) + group
@@ -217,7 +218,7 @@ def key_gradients_kernel(
     HEADS: tl.constexpr, GROUP: tl.constexpr, CHANNELS: tl.constexpr, PADDED: tl.constexpr, VECTOR: tl.constexpr,
     KEYS: tl.constexpr, SPLITS: tl.constexpr, EVEN: tl.constexpr,
     PAIR: tl.constexpr, GATE: tl.constexpr, NOISY: tl.constexpr, BIASED: tl.constexpr, CONSTRAINED: tl.constexpr,
-    FAST: tl.constexpr, APPROXIMATE: tl.constexpr,
+    FAST: tl.constexpr,
 ):  # fmt: skip
     """Lanes are keys here, and a program walks over the queries that look at its sensor, KEYS steps at a time."""
     blocks = tl.cdiv(batch * steps, 32)
@@ -269,7 +270,7 @@ def key_gradients_kernel(
             message = mk
             if PAIR:
                 mq = load_channels(message_query, row, message_query_stride, head, GROUP, CHANNELS, PADDED, VECTOR)
-                message, slope = gelu_and_slope(mq + mk, FAST, APPROXIMATE)
+                message = relu(mq + mk)
             weight_gradient = over_channels(do * message)
             best = score
             if GATE == HARD:
@@ -291,7 +292,7 @@ def key_gradients_kernel(
             key_sum += tl.sum(score_gradient[:, :, :, None, None] * q, axis=1)
             pulled = weight[:, :, :, None, None] * do
             if PAIR:
-                pulled = pulled * slope
+                pulled = pulled * slope_of_relu(message)
             message_sum += tl.sum(pulled, axis=1)
             if GATE != NO_GATE:
                 gate_sum += tl.sum(gate_gradient, axis=1) * coldness

@@ -1,4 +1,4 @@
-"""What the attention's Triton kernels share: the message's non-linearity, the gate and its noise, loads of tiles.
+"""What the attention's Triton kernels share: the gate and its noise, loads and sums of tiles.
 
 Units: scores and logarithms are kept to base 2, because the hardware's exponential and logarithm are.
 """
@@ -18,9 +18,6 @@ jit: Any = triton.jit
 
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
-# gelu(x) = x * sigmoid(2 u),  u = sqrt(2 / pi) * (x + 0.044715 x^3)
-_GELU_LINEAR = tl.constexpr(0.7978845608028654)
-_GELU_CUBIC = tl.constexpr(0.044715)
 NOTHING = tl.constexpr(-1e30)
 SHUT_CAP2 = tl.constexpr(10.0 * 1.4426950408889634)
 """`casper.attention`'s cap on the scores of shut gates, to base 2."""
@@ -64,36 +61,14 @@ def sigmoid2(x2, FAST: tl.constexpr):
 
 
 @jit
-def _tanh_of_gelu(x, square):
-    """tanh(u) with 11 correct bits from one instruction, for inputs that have no more than 8 anyway."""
-    u = x * (_GELU_LINEAR + (_GELU_LINEAR * _GELU_CUBIC) * square)
-    return tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [u], tl.float32, is_pure=True, pack=1)
+def relu(x):
+    return tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)
 
 
 @jit
-def _sigmoid_of_gelu(x, square, FAST: tl.constexpr, APPROXIMATE: tl.constexpr):
-    """sigmoid(2 u)."""
-    if APPROXIMATE:
-        return 0.5 + 0.5 * _tanh_of_gelu(x, square)
-    minus_2u = x * (-2.0 * LOG2E * _GELU_LINEAR + (-2.0 * LOG2E * _GELU_LINEAR * _GELU_CUBIC) * square)
-    return reciprocal(1.0 + exp2(minus_2u, FAST), FAST)
-
-
-@jit
-def twice_gelu(x, FAST: tl.constexpr, APPROXIMATE: tl.constexpr):
-    """Twice, because that saves an instruction for each channel of each pair; the weights are halved instead."""
-    if APPROXIMATE:
-        return x * _tanh_of_gelu(x, x * x) + x
-    return (x + x) * _sigmoid_of_gelu(x, x * x, FAST, APPROXIMATE)
-
-
-@jit
-def gelu_and_slope(x, FAST: tl.constexpr, APPROXIMATE: tl.constexpr):
-    square = x * x
-    sigmoid = _sigmoid_of_gelu(x, square, FAST, APPROXIMATE)
-    y = x * sigmoid
-    twice_u_slope = 2.0 * _GELU_LINEAR + (6.0 * _GELU_LINEAR * _GELU_CUBIC) * square
-    return y, sigmoid + (y - y * sigmoid) * twice_u_slope
+def slope_of_relu(y):
+    """As a number, because a product with it can be added up in the same instruction."""
+    return tl.where(y > 0, 1.0, 0.0)
 
 
 @jit
