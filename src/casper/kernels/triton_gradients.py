@@ -27,8 +27,8 @@ from casper.kernels.triton_parts import (
     noise_of_rows,
     over_channels,
     relu,
-    slope_of_relu,
     sigmoid2,
+    slope_of_relu,
     store_channels,
 )
 
