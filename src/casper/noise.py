@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Self
 
@@ -12,11 +13,17 @@ from torch import Tensor
 class Noise:
     """Draws for the whole batch and hands out this process's share of it.
 
-    Two processes with four windows each therefore see the same gates and dropout as one process with eight.
+    Two processes with four windows each therefore see the same gates and dropout as one process with eight. Only keys
+    are drawn from the generator, all of them at once; every number is then a hash of a key and of its place, which
+    PyTorch's compiler can build into whatever uses the number.
     """
 
     def __init__(self, generator: torch.Generator | None, *, batch: int, share: slice) -> None:
-        self._generator, self._batch, self._share = generator, batch, share
+        first, last, _ = share.indices(batch)
+        self._first_window, self._windows, self._used = first, last - first, 0
+        self._keys = None
+        if generator is not None:
+            self._keys = torch.randint(2**32, (_MOST_DRAWS, 2), generator=generator, device=generator.device)
 
     @classmethod
     def silent(cls) -> Self:
@@ -25,19 +32,17 @@ class Noise:
 
     @property
     def active(self) -> bool:
-        return self._generator is not None
+        return self._keys is not None
 
     def uniform(self, *shape: int) -> Tensor:
         """Numbers in [0, 1), (share of the batch, *shape)."""
-        assert self._generator is not None, "silent noise cannot be drawn from"
-        drawn = torch.rand(self._batch, *shape, generator=self._generator, device=self._generator.device)
-        return drawn[self._share]
+        size = math.prod(shape)
+        first = self._first_window * size
+        return self._hashed(first, first + self._windows * size).reshape(self._windows, *shape)
 
     def of_pairs(self) -> PairNoise:
-        """Draws for all pairs of one attention layer, of which only the key is drawn now; the same on every process."""
-        assert self._generator is not None, "silent noise cannot be drawn from"
-        key = torch.randint(2**32, (2,), generator=self._generator, device=self._generator.device)
-        return PairNoise(key, first_window=self._share.start or 0)
+        """Draws for all pairs of one attention layer; the same on every process."""
+        return PairNoise(self._next_key(), first_window=self._first_window)
 
     def dropout(self, x: Tensor, share: float) -> Tensor:
         if not self.active or share == 0.0:
@@ -46,8 +51,21 @@ class Noise:
 
     def pick(self, count: int, wanted: int) -> Tensor:
         """`wanted` numbers below `count`, drawn with replacement; the same on every process."""
-        assert self._generator is not None, "silent noise cannot be drawn from"
-        return torch.randint(count, (wanted,), generator=self._generator, device=self._generator.device)
+        return (self._hashed(0, wanted).double() * count).long()
+
+    def _next_key(self) -> Tensor:
+        assert self._keys is not None, "silent noise cannot be drawn from"
+        self._used += 1
+        return self._keys[self._used - 1]
+
+    def _hashed(self, first: int, last: int) -> Tensor:
+        key = self._next_key()
+        places = torch.arange(first, last, device=key.device) & MASK
+        return (mix(mix(places ^ key[0]) ^ key[1]) >> 8).to(torch.float32) * 2.0**-24
+
+
+# More than the deepest network draws in one step.
+_MOST_DRAWS = 1024
 
 
 @dataclass(frozen=True)
