@@ -235,6 +235,11 @@ def test_many_batches_give_what_one_batch_gives(
     pd.testing.assert_frame_equal(tiny_casper.impute(six_sensors.table), at_once, rtol=1e-4)
 
 
+@pytest.mark.parametrize(("starts", "groups"), [([0, 6, 12, 18, 20], [[0, 2], [1, 3], [4]]), ([3], [[0]]), ([], [])])
+def test_windows_are_grouped_so_that_none_of_a_group_overlap(starts: list[int], groups: list[list[int]]) -> None:
+    assert [group.tolist() for group in imputer._apart(np.asarray(starts), 12)] == groups
+
+
 # ---------------------------------------------------------------------- benchmarks
 
 

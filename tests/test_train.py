@@ -8,6 +8,7 @@ import subprocess
 import sys
 import types
 from dataclasses import asdict, replace
+from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any, Self
@@ -18,6 +19,7 @@ import torch
 from torch.multiprocessing.spawn import ProcessRaisedException
 
 from casper import train as train_module
+from casper import training_step
 from casper.checkpoint import read_tensors, under_prefix
 from casper.config import ModelConfig, TrainingConfig
 from casper.errors import InputError, MissingPackageError
@@ -318,6 +320,26 @@ def test_bf16_is_a_matter_for_gpus_and_ignored_on_the_cpu(
     uninterrupted: tuple[Path, TrainingResult], tmp_path: Path
 ) -> None:
     assert_identical(fit(tmp_path, training=SHORT.replace(precision="bf16-mixed")), uninterrupted[1])
+
+
+def test_a_compiled_training_learns_what_an_ordinary_one_does(
+    uninterrupted: tuple[Path, TrainingResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The compiler's tracing without its code generation, which takes longer than everything else here.
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager", fullgraph=True))
+    compiled = fit(tmp_path, training=SHORT.replace(compiled=True))
+    for name, weight in uninterrupted[1].weights.items():
+        torch.testing.assert_close(compiled.weights[name], weight)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
+def test_a_recorded_step_gives_bitwise_what_the_step_itself_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = fit(tmp_path / "recorded", accelerator="cuda")
+    monkeypatch.setattr(training_step, "_WARM_UP", 1_000_000)
+    assert_identical(fit(tmp_path / "step by step", accelerator="cuda"), recorded)
 
 
 def test_devices_that_are_not_there_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 import torch.utils.deterministic
@@ -241,7 +241,8 @@ def _loop(fabric: Fabric, run: _Run) -> None:
     # It shares its parameters with the wrapped one and is what gets averaged, validated and saved.
     network = copy.deepcopy(run.network).to(fabric.device)
     optimizer = _optimizer(network, training, fabric.device)
-    wrapped, wrapped_optimizer = fabric.setup(network, optimizer)
+    joined = cast("CasperNetwork", torch.compile(network, dynamic=False)) if training.compiled else network
+    wrapped, wrapped_optimizer = fabric.setup(joined, optimizer)
     keeper = Keeper(
         run.folder,
         network,
