@@ -192,7 +192,8 @@ def test_the_temporal_layer_is_an_ordinary_transformer_encoder_layer() -> None:
         ):
             other.load_state_dict(mine.state_dict())
     h = double(2, 3, 4, 8)
-    torch.testing.assert_close(ours(h, Noise.silent()), reference(h.flatten(0, 1)).reshape(h.shape))
+    alone = Neighbourhood.alone(h.shape[1], h.device)
+    torch.testing.assert_close(ours(h, alone, Noise.silent()), reference(h.flatten(0, 1)).reshape(h.shape))
 
 
 @pytest.mark.parametrize("skip", [True, False])
@@ -200,10 +201,11 @@ def test_an_encoder_layer_injects_the_input_again_then_adds_and_normalises(skip:
     layer: EncoderLayer = randomised(EncoderLayer(SMALL.replace(skip=skip)))
     values, visible, _ = window(steps=3)
     h, neighbourhood = double(2, SENSORS, 3, 8), Neighbourhood(INDEX, PRESENT)
-    ours, rho_mean, _ = layer(h, values.double(), visible, neighbourhood, Noise.silent(), temperature=1.0)
+    alone = Neighbourhood.alone(SENSORS, h.device)
+    ours, rho_mean, _ = layer(h, values.double(), visible, neighbourhood, alone, Noise.silent(), temperature=1.0)
     h_skip = h if layer.skip is None else h + layer.skip(values.double(), visible)
     assert (layer.skip is not None) == skip
-    h_in = layer.transformer(h_skip, Noise.silent())
+    h_in = layer.transformer(h_skip, alone, Noise.silent())
     h_out, expected_rho, _ = layer.attention(h_in, neighbourhood, Noise.silent(), temperature=1.0)
     torch.testing.assert_close(ours[1, 2, 1], literal.layer_norm(layer.norm, (h_in + h_out)[1, 2, 1]))
     torch.testing.assert_close(rho_mean, expected_rho)

@@ -48,3 +48,11 @@ def test_pairs_are_counted_as_the_mask_counts_them(constrained: bool, pairs: int
     exists = neighbourhood.pairs(3, constrained=constrained)
     assert exists is not None
     assert exists.expand(-1, 3, -1).sum() == pairs
+
+
+def test_alone_every_sensor_looks_at_itself_only() -> None:
+    alone = Neighbourhood.alone(3, torch.device("cpu"))
+    assert alone.full
+    made = EdgeLists.of(alone.index, alone.present)
+    for name, expected in made._asdict().items():
+        assert torch.equal(getattr(alone.edges(), name), expected), name

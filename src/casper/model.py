@@ -74,7 +74,10 @@ def _sinusoids(length: int, width: int) -> Tensor:
 
 
 class TemporalTransformer(nn.Module):
-    """A transformer encoder layer along the steps of each sensor on its own (Vaswani et al., 2017)."""
+    """A transformer encoder layer along the steps of each sensor on its own (Vaswani et al., 2017).
+
+    Its attention is the causal attention's without neighbours and gates, whose kernels suit such short series.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -88,11 +91,10 @@ class TemporalTransformer(nn.Module):
         )
         self.norm_out = nn.LayerNorm(width)
 
-    def forward(self, h: Tensor, noise: Noise) -> Tensor:
-        batch, sensors, steps, width = h.shape
-        split = self.query_key_value(h).reshape(batch * sensors, steps, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        attended = F.scaled_dot_product_attention(split[0], split[1], split[2])  # (B*N, H, T, C)
-        attended = self.out(attended.transpose(1, 2).reshape(batch, sensors, steps, width))
+    def forward(self, h: Tensor, alone: Neighbourhood, noise: Noise) -> Tensor:
+        query, key, value = self.query_key_value(h).unflatten(-1, (3, self.heads, -1)).unbind(3)  # (B, N, T, H, C)
+        query = query / math.sqrt(query.shape[-1])
+        attended = self.out(causal_attention(query, key, None, value, None, None, alone).out)
         h = self.norm_attention(h + noise.dropout(attended, self.dropout))
         return self.norm_out(h + noise.dropout(self.feed_forward(h), self.dropout))
 
@@ -210,14 +212,16 @@ class EncoderLayer(nn.Module):
         values: Tensor,
         visible: Tensor,
         neighbourhood: Neighbourhood,
+        alone: Neighbourhood,
         noise: Noise,
         *,
         temperature: float | Tensor,
         details: bool = False,
     ) -> tuple[Tensor, Tensor, AttentionDetails | None]:
+        """alone: the neighbourhood in which every sensor sees only itself."""
         if self.skip is not None:
             h = h + self.skip(values, visible)
-        h_in = self.transformer(h, noise)
+        h_in = self.transformer(h, alone, noise)
         h_out, rho_mean, seen = self.attention(h_in, neighbourhood, noise, temperature=temperature, details=details)
         return self.norm(h_in + noise.dropout(h_out, self.dropout)), rho_mean, seen
 
@@ -332,13 +336,14 @@ class CasperNetwork(nn.Module):
         details: bool = False,
     ) -> tuple[Tensor, list[Tensor], list[AttentionDetails]]:
         neighbourhood = self._neighbourhood() if sensors is None else self._neighbourhood().within(sensors).with_lists()
+        alone = Neighbourhood.alone(values.shape[1], values.device)
         values = values.masked_fill(~visible, 0.0)
         h = self.project(values, visible) + self.positions(clock, sensors)
         rho_means: list[Tensor] = []
         seen_by_layer: list[AttentionDetails] = []
         for layer in self.layers:
             h, rho_mean, seen = layer(
-                h, values, visible, neighbourhood, noise, temperature=temperature, details=details
+                h, values, visible, neighbourhood, alone, noise, temperature=temperature, details=details
             )
             rho_means.append(rho_mean)
             if seen is not None:

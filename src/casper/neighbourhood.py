@@ -62,6 +62,14 @@ class Neighbourhood:
     full: bool = False
     lists: EdgeLists | None = None
 
+    @classmethod
+    def alone(cls, sensors: int, device: torch.device) -> Neighbourhood:
+        """Every sensor looks at itself and nobody else."""
+        everyone = torch.arange(sensors + 1, dtype=torch.int32, device=device)
+        each = everyone[:-1]
+        lists = EdgeLists(everyone, each, each, everyone, each, each)
+        return cls(each[:, None].long(), torch.ones(sensors, 1, dtype=torch.bool, device=device), True, lists)
+
     def within(self, sensors: Tensor) -> Neighbourhood:
         """The same for some of the sensors, renumbered; neighbours outside of them are no longer present."""
         place = self.index.new_full((self.index.shape[0],), -1)
