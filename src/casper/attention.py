@@ -109,36 +109,18 @@ def causal_attention(
     if gate_query is None or gate_key is None:
         gate = gate_query = gate_key = None
     chosen = "plain" if details else choose_version(query.device, version)
+    tensors = (query, key, message_query, message_key, gate_query, gate_key, neighbourhood)
     if chosen == "plain":
         return plain_attention(
-            query,
-            key,
-            message_query,
-            message_key,
-            gate_query,
-            gate_key,
-            neighbourhood,
-            gate=gate,
-            relative_bias=relative_bias,
-            constrained=constrained,
-            details=details,
+            *tensors, gate=gate, relative_bias=relative_bias, constrained=constrained, details=details
         )
-    out, rho_sum, total = fast_version(chosen)(
-        query,
-        key,
-        message_query,
-        message_key,
-        gate_query,
-        gate_key,
-        neighbourhood,
-        gate=gate,
-        relative_bias=relative_bias,
-        constrained=constrained,
-    )
-    pairs = neighbourhood.count(query.shape[2], constrained=constrained) * query.shape[0]
+    out, rho, total = fast_version(chosen)(*tensors, gate=gate, relative_bias=relative_bias, constrained=constrained)
+    if gate is not None:
+        pairs = neighbourhood.count(query.shape[2], constrained=constrained) * query.shape[0]
+        rho = rho / pairs.clamp_min(1)
     if total is None:
         total = _known_total(out, neighbourhood.pairs(1, constrained=False))
-    return Attended(out, rho_sum / pairs.clamp_min(1), total)
+    return Attended(out, rho, total)
 
 
 def plain_attention(

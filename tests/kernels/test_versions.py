@@ -301,6 +301,12 @@ def test_an_unknown_version_in_the_environment_is_told(monkeypatch: pytest.Monke
         attend_somehow()
 
 
+def test_an_unknown_version_as_an_argument_is_told() -> None:
+    unknown: Any = "nativ"
+    with pytest.raises(InputError, match=r"version must be one of plain, tiled, native, triton, not 'nativ'"):
+        choose_version(torch.device("cpu"), unknown)
+
+
 def test_the_noise_of_part_of_the_sensors_is_that_of_the_whole() -> None:
     index, looking = ragged(7).index, torch.tensor([5, 1])
     options: dict[str, Any] = {"batch": 2, "steps": 3, "dtype": torch.float64}

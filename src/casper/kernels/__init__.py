@@ -68,9 +68,11 @@ def using(version: Version | None) -> Generator[None]:
 
 
 def choose_version(device: torch.device, wanted: Version | None = None) -> Version:
-    wanted = wanted or _forced or _from_environment()
-    if wanted is not None:
-        return wanted
+    forced = wanted or _forced
+    if forced:
+        return _known(forced, told_by="version")
+    if os.environ.get(ENVIRONMENT):
+        return _known(os.environ[ENVIRONMENT], told_by=ENVIRONMENT)
     if device.type == "cuda":
         return "triton" if importlib.util.find_spec("triton") is not None else "tiled"
     if device.type == "cpu":
@@ -80,14 +82,11 @@ def choose_version(device: torch.device, wanted: Version | None = None) -> Versi
     return "tiled"
 
 
-def _from_environment() -> Version | None:
-    name = os.environ.get(ENVIRONMENT, "")
-    if not name:
-        return None
+def _known(name: str, *, told_by: str) -> Version:
     for version in get_args(Version):
         if name == version:
             return version
-    raise InputError(f"{ENVIRONMENT} must be one of {', '.join(get_args(Version))}, not {name!r}")
+    raise InputError(f"{told_by} must be one of {', '.join(get_args(Version))}, not {name!r}")
 
 
 def fast_version(version: Version) -> FastVersion:
