@@ -95,3 +95,11 @@ def test_other_keys_and_other_layers_draw_other_numbers() -> None:
 def test_picked_numbers_lie_below_the_count() -> None:
     picked = Noise(torch.Generator().manual_seed(0), batch=1, share=slice(None)).pick(5, 200)
     assert set(picked.tolist()) == {0, 1, 2, 3, 4}
+
+
+def test_draws_of_pairs_are_finite_and_the_same_in_half_precision() -> None:
+    noise, index = PairNoise(torch.tensor([7, 8])), torch.arange(20)[:, None].expand(20, 5)
+    single = noise.draw(index, batch=4, steps=12, dtype=torch.float32)
+    half = noise.draw(index, batch=4, steps=12, dtype=torch.bfloat16)
+    assert half.isfinite().all()
+    assert torch.equal(half, single.bfloat16())

@@ -98,8 +98,10 @@ class PairNoise:
         rows = (window[:, None, None] * sensors + looking[:, None]) * steps + step
         rows = mix(mix((rows & MASK) ^ self.key[0]) ^ self.key[1])  # (B, N, T)
         columns = ((index[:, :, None] * steps + step) * COLUMN_STEP & MASK).flatten(1)  # (N, K*T)
-        uniform = ((mix(rows[..., None] ^ columns[:, None]) >> 9).to(dtype) + 0.5) * 2.0**-23
-        return uniform.log() - (1.0 - uniform).log()
+        # 24 bits: with fewer, some numbers would be 1 and their draws infinite.
+        wide = torch.promote_types(dtype, torch.float32)
+        uniform = ((mix(rows[..., None] ^ columns[:, None]) >> 9).to(wide) + 0.5) * 2.0**-23
+        return (uniform.log() - (1.0 - uniform).log()).to(dtype)
 
 
 MASK = 2**32 - 1
