@@ -20,7 +20,7 @@ from casper.report.pictures import save
 
 PAGE, PICTURE = Path("docs/performance.md"), Path("docs/images/performance.png")
 DATA_NAMES = {"aqi36": "AQI-36", "metr-la-point": "METR-LA"}
-ATTENTION_NAMES = {"ours": "CASPER", "plain": "padded neighbours, not compiled", EDGE_LIST: LABELS[EDGE_LIST]}
+ATTENTION_NAMES = {"ours": "CASPER", "plain": "padded neighbours", EDGE_LIST: LABELS[EDGE_LIST]}
 
 Result = Mapping[str, Any]
 
@@ -48,15 +48,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--picture", type=Path, default=PICTURE)
     options = parser.parse_args(arguments)
-    attention, training = read(options.results, "attention"), read(options.results, "training")
-    if not (attention or training):
+    attention, training, agreement = (
+        read(options.results, benchmark) for benchmark in ("attention", "training", "agreement")
+    )
+    if not (attention or training or agreement):
         raise InputError(f"{options.results} has no benchmark-*.json; run python -m benchmarks.attention first")
     picture = None
     if attention:
         picture = os.path.relpath(save(performance_picture(attention[0]), options.picture), options.page.parent)
     options.page.parent.mkdir(parents=True, exist_ok=True)
     with atomic(options.page) as temporary:
-        temporary.write_text(write_page(attention, training, picture, options.results), encoding="utf-8")
+        temporary.write_text(write_page(attention, training, agreement, picture, options.results), encoding="utf-8")
     return 0
 
 
@@ -70,7 +72,13 @@ def read(folder: Path, benchmark: str) -> list[dict[str, Any]]:
     return sorted(found, key=lambda result: result["device_kind"] != "cuda")
 
 
-def write_page(attention: Sequence[Result], training: Sequence[Result], picture: str | None, folder: Path) -> str:
+def write_page(
+    attention: Sequence[Result],
+    training: Sequence[Result],
+    agreement: Sequence[Result],
+    picture: str | None,
+    folder: Path,
+) -> str:
     heads = {case["heads"] for result in attention for case in result.get("speed", ())} or {4}
     text = [INTRODUCTION.format(pattern=f"{folder.name}/benchmark-*.json", heads=" or ".join(map(str, sorted(heads))))]
     if picture is not None:
@@ -79,10 +87,13 @@ def write_page(attention: Sequence[Result], training: Sequence[Result], picture:
         text += [f"## One layer on {result['device']}", *_attention_sections(result)]
     for result in training:
         text += [f"## The whole training loop on {result['device']}", *_training_sections(result)]
-    targets = [(result, one) for result in (*attention, *training) for one in result.get("targets", ())]
+    for result in agreement:
+        text += [f"## What is learned, on {result['device']}", _agreement(result)]
+    everything = (*attention, *training, *agreement)
+    targets = [(result, one) for result in everything for one in result.get("targets", ())]
     if targets:
         text += ["## What was promised", _promises(targets)]
-    text += ["## Where the numbers come from", _origins((*attention, *training))]
+    text += ["## Where the numbers come from", _origins(everything)]
     return "\n\n".join(text) + "\n"
 
 
@@ -202,7 +213,7 @@ def _training_sections(result: Result) -> list[str]:
             str(step["layers"]),
             str(step["width"]),
             step["precision"],
-            ATTENTION_NAMES[step["attention"]],
+            ATTENTION_NAMES[step["attention"]] + (", compiled" if step["compiled"] else ""),
             milliseconds(step),
             memory(step),
         ]
@@ -214,6 +225,24 @@ def _training_sections(result: Result) -> list[str]:
         names = [f"{_data_name(one)}: {one['what']}" for one in jobs]
         text.append(_table(["imputing", "time"], [list(row) for row in zip(names, taken, strict=True)]))
     return text
+
+
+def _agreement(result: Result) -> str:
+    """The best validation errors with the plain attention and with the fast path."""
+    rows = [
+        [
+            one["contestant"],
+            ", ".join(f"{error:.2f}" for error in one["best"]),
+            f"{one['mean']:.2f}",
+            "-" if one["standard_errors_apart"] is None else f"{one['standard_errors_apart']:.2f}",
+        ]
+        for one in result["summary"]
+    ]
+    said = (
+        f"{_data_name(result)}, preset paper cut to {result['steps']:,} steps: best validation error of each seed. "
+        "Seeds are the same for all, and so are the windows, gaps and gates they draw."
+    )
+    return f"{said}\n\n{_table(['attention', 'best errors', 'mean', 'standard errors from plain'], rows)}"
 
 
 def _promises(targets: Iterable[tuple[Result, Result]]) -> str:

@@ -11,9 +11,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from benchmarks.edge_list import Edges, at_hand, edge_attention
-from casper import model
+from casper import model, train
 from casper.attention import Attended, GateRule, causal_attention
 from casper.neighbourhood import Neighbourhood
+from casper.train import fast_but_repeatable
 
 ATTENTIONS = ("ours", "plain", "edge_list")
 
@@ -31,16 +32,22 @@ def attention_in_the_model(name: str, graph: Neighbourhood) -> Generator[None]:
     between_sensors: Any = _plain if name == "plain" else _EdgeListAttention(graph)
 
     def swapped(*tensors: Any, **options: Any) -> Attended:
-        torch.use_deterministic_algorithms(False)
         alone = tensors[4] is None  # no gate
         return _fused(tensors[0], tensors[1], tensors[3]) if alone else between_sensors(*tensors, **options)
 
-    before = model.causal_attention
-    model.causal_attention = swapped
+    before = model.causal_attention, train.fast_but_repeatable
+    model.causal_attention, train.fast_but_repeatable = swapped, _fast_in_any_order
     try:
         yield
     finally:
-        model.causal_attention = before
+        model.causal_attention, train.fast_but_repeatable = before
+
+
+@contextlib.contextmanager
+def _fast_in_any_order(device: torch.device) -> Generator[None]:
+    with fast_but_repeatable(device):
+        torch.use_deterministic_algorithms(False)
+        yield
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor) -> Attended:

@@ -116,9 +116,22 @@ def training_table(parts: Mapping[str, Any]) -> Table:
     for column in ("one step", "memory"):
         table.add_column(column, justify="right")
     for step in parts["steps"]:
-        cells = (step["data"], step["precision"], WORDS.get(step["attention"], step["attention"]))
+        attention = f"{WORDS.get(step['attention'], step['attention'])}{', compiled' if step['compiled'] else ''}"
+        cells = (step["data"], step["precision"], attention)
         table.add_row(*cells, milliseconds(step), memory(step))
     for job in parts["imputing"]:
         taken = f"{job['seconds']:.2f} s" if "seconds" in job else "no memory"
         table.add_row(f"{job['data']}: {job['what']}", "", "ours", taken, "")
     return table
+
+
+def agreement_table(summary: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table("", "best validation errors", "mean", "deviation", title="trained with other attentions")
+    for one in summary:
+        best = ", ".join(f"{error:.3f}" for error in one["best"])
+        table.add_row(one["contestant"], best, f"{one['mean']:.3f}", _plain_number(one["deviation"]))
+    return table
+
+
+def _plain_number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

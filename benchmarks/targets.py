@@ -18,6 +18,8 @@ TOLERANCE = 1.1
 DOUBLING = {"sensors": (2.0, 2.0), "steps": (4.0, 2.0)}
 """Doubling this may multiply time and memory by so much, within the tolerance."""
 TRAINING_BYTES = 16 * 2**30
+SEED_NOISE = 2.0
+"""So many standard errors the mean validation error may move."""
 STEP_MILLISECONDS = {"aqi36": 3.5, "metr-la-point": 7.0}
 IMPUTING_SECONDS = {("cuda", "metr-la-point", "test range"): 10.0, ("cpu", "aqi36", "whole table"): 30.0}
 
@@ -105,8 +107,9 @@ def _of_size(size: Mapping[str, Any]) -> list[Target]:
 def of_training(parts: Mapping[str, Any], device: str) -> list[Target]:
     found: list[Target] = []
     for step in parts.get("steps", ()):
-        if device == "cuda" and step["attention"] == "ours" and step["data"] in STEP_MILLISECONDS:
-            what = f"{step['data']}: training step, {step['precision']}"
+        as_in_long_trainings = step["attention"] == "ours" and step["compiled"]
+        if device == "cuda" and as_in_long_trainings and step["data"] in STEP_MILLISECONDS:
+            what = f"{step['data']}: training step, compiled, {step['precision']}"
             found.append(at_most(what, STEP_MILLISECONDS[step["data"]], step.get("milliseconds"), "ms"))
     for imputing in parts.get("imputing", ()):
         bound = IMPUTING_SECONDS.get((device, imputing["data"], imputing["job"]))
@@ -114,3 +117,16 @@ def of_training(parts: Mapping[str, Any], device: str) -> list[Target]:
             what = f"{imputing['data']}: {imputing['what']}"
             found.append(at_most(what, bound, imputing.get("seconds"), "s"))
     return found
+
+
+def of_agreement(parts: Mapping[str, Any]) -> list[Target]:
+    return [
+        at_most(
+            f"{parts['data']}: validation error, {one['contestant']} against plain",
+            SEED_NOISE,
+            one["standard_errors_apart"],
+            "standard errors apart",
+        )
+        for one in parts.get("summary", ())
+        if one["contestant"] != "plain"
+    ]

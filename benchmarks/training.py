@@ -1,7 +1,8 @@
 """python -m benchmarks.training: the real training loop with ours and with others' attention, and imputation.
 
 A training step is timed by fitting the paper's network on the real data for a few epochs and reading the seconds of
-all but the first one. Only one window is validated after each, which takes a fraction of a step.
+all but the first one. Only one window is validated after each, which takes a fraction of a step. On a GPU ours runs
+with and without PyTorch's compiler, and padded neighbours with it; a CPU would compile for many minutes.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "cuda": {"data": list(DATA), "steps": 200, "precisions": ["32-true", "bf16-mixed"]},
     "cpu": {"data": ["aqi36"], "steps": 2, "precisions": ["32-true"]},
 }
+COMPILED = {"ours": (False, True), "plain": (True,)}
+"""Whether an attention's network is compiled on a GPU, or both; the others' are not."""
 
 
 class Run:
@@ -100,15 +103,16 @@ def _measure(run: Run, name: str) -> None:
     run.say(name, "is read")
     for precision in run.options.precisions:
         for attention in run.options.attentions:
-            step = _time_step(run, benchmark, attention, precision)
-            run.record.parts["steps"].append(step)
-            run.say(name, precision, attention, training_line(step))
-            run.save()
+            for compiled in COMPILED.get(attention, (False,)) if run.options.device == "cuda" else (False,):
+                step = _time_step(run, benchmark, attention, precision, compiled=compiled)
+                run.record.parts["steps"].append(step)
+                run.say(name, precision, attention, "compiled" if compiled else "", training_line(step))
+                run.save()
     if name in run.fitted:
         run.record.parts["imputing"] += _time_imputing(run, run.fitted[name], benchmark)
 
 
-def _time_step(run: Run, benchmark: Benchmark, attention: str, precision: str) -> dict[str, Any]:
+def _time_step(run: Run, benchmark: Benchmark, attention: str, precision: str, *, compiled: bool) -> dict[str, Any]:
     settings = {**benchmark_settings("paper", benchmark.name), **run.options.settings}
     casper = Casper(
         preset="paper",
@@ -118,12 +122,14 @@ def _time_step(run: Run, benchmark: Benchmark, attention: str, precision: str) -
         batches_per_epoch=run.options.steps,
         patience=run.options.epochs,
         precision=precision,
+        compiled=compiled,
         **settings,
     )
     told: dict[str, Any] = {
         "data": benchmark.name,
         "attention": attention,
         "precision": precision,
+        "compiled": compiled,
         "sensors": len(benchmark.frame.sensors),
         **{name: getattr(casper.config, name) for name in ("width", "layers", "heads", "window", "message", "gate")},
         "batch": casper.training.batch_size,

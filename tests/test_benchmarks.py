@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmarks import attention, ceilings, page, training
+from benchmarks import agreement, attention, ceilings, page, training
 from benchmarks.ceilings import Ceilings, count, roofline
 from benchmarks.contestants import contestant
 from benchmarks.cpu_memory import Specification, peak_bytes, peak_bytes_in_a_process
@@ -20,7 +20,7 @@ from benchmarks.measure import errors, reference, time_it
 from benchmarks.padded import Padded
 from benchmarks.shapes import PUBLISHED, Shape, growing_shape, named_shape, random_ragged
 from benchmarks.swap import attention_in_the_model
-from benchmarks.targets import of_attention, of_training
+from benchmarks.targets import of_agreement, of_attention, of_training
 from casper import model
 from casper.attention import causal_attention
 from casper.config import ModelConfig
@@ -278,6 +278,37 @@ def test_the_training_benchmark_runs_the_real_loop_with_every_attention_and_the_
     assert f"| small | 1 | 8 | 32-true | CASPER | {told['steps'][0]['milliseconds']:.3g} ms |" in page_of(tmp_path)
 
 
+def test_the_agreement_of_the_plain_and_the_fast_path_is_measured_and_told(
+    tmp_path: Path, small_benchmark: Benchmark
+) -> None:
+    settings = ["window=12", "width=8", "heads=2", "layers=1", "feed_forward=8", "prompts=8"]
+    arguments = ["--device", "cpu", "--steps", "3", "--epochs", "2", "--seeds", "0", "1", "--set", *settings]
+    out = tmp_path / "benchmark-agreement-cpu.json"
+    assert agreement.main([*arguments, "--out", str(out)], load_data=lambda name: small_benchmark) == 0
+    told = read(out)
+    plain, fast = told["summary"]
+    assert [plain["contestant"], fast["contestant"]] == ["plain", "fast"]
+    # So few steps cannot lead apart what differs by rounding alone.
+    assert fast["best"] == pytest.approx(plain["best"], rel=1e-3)
+    assert fast["best"] != plain["best"], "another version was used"
+    assert [one["met"] for one in told["targets"]] == [True]
+    assert f"| fast | {fast['best'][0]:.2f}, {fast['best'][1]:.2f} |" in page_of(tmp_path)
+
+
+def test_means_far_apart_for_their_noise_are_no_agreement() -> None:
+    runs = [
+        {"contestant": name, "validation_mae": [99.0, error]}
+        for name, error in (("plain", 1.0), ("plain", 1.2), ("fast", 2.0), ("fast", 2.2))
+    ]
+    plain, fast = agreement.summary(runs)
+    assert plain["mean"] == pytest.approx(1.1)
+    assert fast["standard_errors_apart"] == pytest.approx(1.0 / 0.02**0.5)
+    [target] = of_agreement({"data": "some", "summary": [plain, fast]})
+    assert target["met"] is False
+    [unknown] = of_agreement({"data": "some", "summary": agreement.summary([runs[0], runs[2]])[1:]})
+    assert unknown["met"] is None
+
+
 def test_without_result_files_there_is_no_page(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no benchmark-\*\.json"):
         page.main(["--results", str(tmp_path), "--page", str(tmp_path / "page.md")])
@@ -358,9 +389,16 @@ def test_targets_are_met_missed_or_not_measured() -> None:
 def test_a_training_step_and_an_imputation_have_their_limits() -> None:
     parts = {
         "steps": [
-            {"data": "aqi36", "attention": "ours", "precision": "32-true", "milliseconds": 3.4},
-            {"data": "aqi36", "attention": "plain", "precision": "32-true", "milliseconds": 9.0},
-            {"data": "metr-la-point", "attention": "ours", "precision": "32-true", "out_of_memory": "no"},
+            {"data": "aqi36", "attention": "ours", "precision": "32-true", "compiled": True, "milliseconds": 3.4},
+            {"data": "aqi36", "attention": "ours", "precision": "32-true", "compiled": False, "milliseconds": 5.0},
+            {"data": "aqi36", "attention": "plain", "precision": "32-true", "compiled": True, "milliseconds": 9.0},
+            {
+                "data": "metr-la-point",
+                "attention": "ours",
+                "precision": "32-true",
+                "compiled": True,
+                "out_of_memory": "no",
+            },
         ],
         "imputing": [{"data": "metr-la-point", "job": "test range", "what": "all windows", "seconds": 11.0}],
     }

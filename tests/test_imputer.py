@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from casper import Casper, InputError, imputer
+from casper import Casper, InputError, imputer, windows
 from casper.baselines.linear import LinearImputer
 from casper.datasets import Benchmark
 from casper.frame import from_arrays
@@ -231,7 +231,7 @@ def test_many_batches_give_what_one_batch_gives(
     tiny_casper: Casper, six_sensors: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_once = tiny_casper.impute(six_sensors.table)
-    monkeypatch.setattr(imputer, "_CELLS_AT_ONCE", {"cpu": 200, "cuda": 200})
+    monkeypatch.setattr(windows, "_CELLS_AT_ONCE", {"cpu": 200, "cuda": 200})
     pd.testing.assert_frame_equal(tiny_casper.impute(six_sensors.table), at_once, rtol=1e-4)
 
 

@@ -211,8 +211,9 @@ def test_an_encoder_layer_injects_the_input_again_then_adds_and_normalises(skip:
     torch.testing.assert_close(rho_mean, expected_rho)
 
 
-def test_the_prompt_decoder_equals_a_literal_one() -> None:
-    decoder: PromptDecoder = randomised(PromptDecoder(SMALL))
+@pytest.mark.parametrize("heads", [1, 2])
+def test_the_prompt_decoder_equals_a_literal_one(heads: int) -> None:
+    decoder: PromptDecoder = randomised(PromptDecoder(SMALL.replace(prompt_heads=heads)))
     h = double(1, 2, 3, 8)
 
     def project(layers: nn.Module, x: Tensor) -> Tensor:
@@ -227,7 +228,7 @@ def test_the_prompt_decoder_equals_a_literal_one() -> None:
     values = [project(decoder.value, prompt) for prompt in decoder.prompts]
     for i in range(2):
         for t in range(3):
-            context = literal.dot_product_attention(project(decoder.query, h[0, i, t]), keys, values, heads=2)
+            context = literal.dot_product_attention(project(decoder.query, h[0, i, t]), keys, values, heads=heads)
             joined = literal.layer_norm(decoder.norm, h[0, i, t] + context)
             first, _, last = decoder.out
             assert isinstance(first, nn.Linear)

@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
@@ -340,6 +341,28 @@ def test_a_recorded_step_gives_bitwise_what_the_step_itself_gives(
     recorded = fit(tmp_path / "recorded", accelerator="cuda")
     monkeypatch.setattr(training_step, "_WARM_UP", 1_000_000)
     assert_identical(fit(tmp_path / "step by step", accelerator="cuda"), recorded)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
+def test_a_compiled_training_on_a_gpu_is_repeatable_and_learns_what_an_ordinary_one_does(tmp_path: Path) -> None:
+    settings = SHORT.replace(compiled=True)
+    compiled = fit(tmp_path / "compiled", training=settings, accelerator="cuda")
+    assert_identical(fit(tmp_path / "again", training=settings, accelerator="cuda"), compiled)
+    ordinary = fit(tmp_path / "ordinary", training=SHORT.replace(compiled=False), accelerator="cuda")
+    assert compiled.best_mae == pytest.approx(ordinary.best_mae, rel=1e-2)
+
+
+@pytest.mark.parametrize(("device", "processes", "steps", "pays"), [
+    ("cuda", 1, 90_000, True), ("cuda", 1, 2_400, False), ("cuda", 2, 90_000, False), ("cpu", 1, 90_000, False)
+])  # fmt: skip
+def test_long_trainings_on_one_gpu_are_compiled(
+    device: str, processes: int, steps: int, pays: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CASPER_ATTENTION", "triton")
+    fabric: Any = SimpleNamespace(device=torch.device(device), world_size=processes)
+    training = TrainingConfig(epochs=steps // 300, batches_per_epoch=300)
+    assert train_module._compiling_pays(training, fabric) is pays
 
 
 def test_devices_that_are_not_there_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,6 +110,8 @@ class ModelConfig(_Configuration):
     decoder: Decoder = "prompts"
     """"mlp": ablation "w/o PBD"; the others take the prompts from a pre-trained encoder's pooled embeddings."""
     prompts: int = 1000
+    prompt_heads: int = 1
+    """Heads of the attention to the prompts."""
     scaling: Scaling = "global"
     """One mean and deviation for the whole table, or one for each sensor."""
 
@@ -120,6 +122,10 @@ class ModelConfig(_Configuration):
         _require(
             self.width >= 2 and self.width % self.heads == 0 and self.width % 2 == 0,
             f"width must be even and a multiple of heads: {self.width} with {self.heads} heads is not",
+        )
+        _require(
+            self.prompt_heads >= 1 and self.width % self.prompt_heads == 0,
+            f"width must be a multiple of prompt_heads: {self.width} with {self.prompt_heads} heads is not",
         )
         _require(self.feed_forward >= 1, f"feed_forward must be at least 1, not {self.feed_forward}")
         _require(0.0 <= self.dropout < 1.0, f"dropout must lie in [0, 1), not {self.dropout}")
@@ -165,8 +171,9 @@ class TrainingConfig(_Configuration):
     sensors_per_batch: int | None = None
     """Larger networks are trained on patches of so many neighbouring sensors at a time; None: always on all."""
     precision: Precision = "32-true"
-    compiled: bool = False
-    """Let PyTorch's compiler join the network's small operations: a minute at the start, then faster steps."""
+    compiled: bool | None = None
+    """Let PyTorch's compiler join the network's small operations: half a minute at the start, then faster steps.
+    None: on a GPU, in trainings long enough to be worth it."""
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batches_per_epoch", "batch_size", "patience", "validation_cells"):

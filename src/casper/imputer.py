@@ -29,10 +29,7 @@ from casper.model import CasperNetwork
 from casper.progress import progress_over
 from casper.prompts import install_prompts, pretrained_prompts
 from casper.train import Accelerator, TrainingData, TrainingResult, build_network, check_device, train, watched_starts
-from casper.windows import Scaler, Series, choose_periods, clock_features, spread_starts
-
-# Cells of a batch at imputation: enough to keep the device busy, and few enough for a laptop's cache, a GPU's memory.
-_CELLS_AT_ONCE = {"cpu": 2**14, "cuda": 2**20}
+from casper.windows import Scaler, Series, choose_periods, clock_features, spread_starts, windows_at_once
 
 
 class Casper(Imputer):
@@ -262,7 +259,7 @@ class Casper(Imputer):
         Only the batch's rows are held as tensors.
         """
         network, device = self._placed_network()
-        per_batch = max(1, _CELLS_AT_ONCE[device.type] // (len(frame.sensors) * length))
+        per_batch = windows_at_once(device, len(frame.sensors) * length)
         batches = np.array_split(starts, -(-len(starts) // per_batch)) if len(starts) else []
         for batch in progress_over(batches, "filling", shown=self.progress):
             series, first = self._series(frame, int(batch[0]), int(batch[-1]) + length, device)

@@ -25,7 +25,7 @@ from casper.noise import Noise
 
 # With sampled prompts the bank holds this many times the number of prompts, and every training step draws anew.
 SAMPLED_BANK = 4
-# Into so many parts the questions to the prompts are cut on a GPU, to keep all of it busy.
+# Into so many parts the questions to the prompts are cut on a GPU, each of whose processors works on one at a time.
 _PARTS_ON_GPU = 128
 
 
@@ -239,7 +239,7 @@ class PromptDecoder(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         width, count = config.width, config.prompts
-        self.heads, self.count, self.resample = config.heads, count, config.decoder.startswith("sample")
+        self.heads, self.count, self.resample = config.prompt_heads, count, config.decoder.startswith("sample")
         if config.decoder == "prompts":
             self.prompts = nn.Parameter(torch.randn(count, width))
         else:
@@ -254,15 +254,11 @@ class PromptDecoder(nn.Module):
         prompts = self._prompts(noise)
         asked = self.query(h.flatten(0, 2))  # (BNT, D)
         parts = _PARTS_ON_GPU if h.is_cuda else 1
-        # A GPU works on one part of the questions and one head at a time on each of its processors.
-        missing = -asked.shape[0] % parts
-        query = F.pad(asked, (0, 0, 0, missing)).unflatten(0, (parts, -1)).unflatten(-1, (self.heads, -1))
-        key, value = (
-            x.unflatten(-1, (self.heads, -1)).transpose(0, 1).expand(parts, -1, -1, -1)
-            for x in (self.key(prompts), self.value(prompts))
-        )
-        context = F.scaled_dot_product_attention(query.transpose(1, 2), key, value)  # (parts, H, BNT / parts, C)
-        context = context.transpose(1, 2).flatten(2).flatten(0, 1)[: asked.shape[0]].reshape(h.shape)
+        query = F.pad(asked, (0, 0, 0, -asked.shape[0] % parts)).unflatten(0, (parts, -1))
+        key, value = (x.expand(parts, -1, -1) for x in (self.key(prompts), self.value(prompts)))
+        query, key, value = (x.unflatten(-1, (self.heads, -1)).transpose(1, 2) for x in (query, key, value))
+        context = F.scaled_dot_product_attention(query, key, value).transpose(1, 2)  # (parts, BNT / parts, H, C)
+        context = context.flatten(0, 1)[: asked.shape[0]].reshape(h.shape)
         return self.out(self.norm(h + context)).squeeze(-1)  # (B, N, T)
 
     def _prompts(self, noise: Noise) -> Tensor:

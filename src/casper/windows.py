@@ -14,6 +14,8 @@ from casper.config import Scaling
 from casper.errors import InputError
 from casper.graph import SensorGraph
 
+# Cells of a batch without gradients: enough to keep the device busy, few enough for a laptop's cache, a GPU's memory.
+_CELLS_AT_ONCE = {"cpu": 2**14, "cuda": 2**20}
 _HOUR = pd.Timedelta(hours=1)
 _DAY, _WEEK, _YEAR = 24.0, 168.0, 8766.0  # hours
 
@@ -143,3 +145,8 @@ def spread_starts(steps: int, window: int, stride: int) -> NDArray[np.int64]:
         raise InputError(f"the table has {steps} steps, fewer than the model's window of {window}")
     starts = np.arange(0, steps - window + 1, stride)
     return np.unique(np.append(starts, steps - window))
+
+
+def windows_at_once(device: torch.device, cells_of_window: int) -> int:
+    """How many windows make a good batch for predicting only."""
+    return max(1, _CELLS_AT_ONCE[device.type] // cells_of_window)

@@ -30,6 +30,9 @@ Version = Literal["plain", "tiled", "native", "triton"]
 
 ENVIRONMENT = "CASPER_ATTENTION"
 
+# Asked once, not in every step: PyTorch's compiler cannot look for packages.
+_TRITON_INSTALLED = importlib.util.find_spec("triton") is not None
+
 _forced: Version | None = None
 
 
@@ -74,7 +77,7 @@ def choose_version(device: torch.device, wanted: Version | None = None) -> Versi
     if os.environ.get(ENVIRONMENT):
         return _known(os.environ[ENVIRONMENT], told_by=ENVIRONMENT)
     if device.type == "cuda":
-        return "triton" if importlib.util.find_spec("triton") is not None else "tiled"
+        return "triton" if _TRITON_INSTALLED else "tiled"
     if device.type == "cpu":
         from casper.kernels import native
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # With a bias, so many programs share out the sensors: enough to fill the largest GPUs.
 _PROGRAMS = 8192
+# More warps than a large GPU holds at a time.
+_MANY_WARPS = 4000
 
 
 def attend(
@@ -82,7 +84,7 @@ def _forward(
     layer = _Layer(query, key, message_query, message_key, gate_query, gate_key, bias)
     out, rho_sum, total, log_sum, best_open = _results(query, gate_kind)
     options = layer.options(gate_kind, noisy=noise_key is not None, constrained=constrained)
-    tiling = layer.tiling(warps=4000, registers=128, two_keys=True) | options
+    tiling = layer.tiling(warps=2400, registers=128, two_keys=gate_kind > 0) | options
     layer.launch(
         forward_kernel, layer.sensors, tiling,
         *layer.inputs, noise_key, temperature, start, source, order,
@@ -243,12 +245,13 @@ class _Layer:
 
         Narrow heads go in pairs, which share a gate. Where there are fewer than `warps` warps, several share the steps
         of a lane; otherwise a thread may take two steps at a time. A cap on the registers of a thread leaves room for
-        more threads, as long as the channels fit into it.
+        more threads, as long as the channels fit into it; with very many threads a lower one pays.
         """
         padded = triton.next_power_of_2(self._channels)
         group = 2 if padded <= 8 and self._heads % 2 == 0 else 1
+        lanes = self.sensors * self.blocks * (self._heads // group)
         splits = 1
-        while splits < 4 and self.sensors * self.blocks * (self._heads // group) * splits < warps:
+        while splits < 4 and lanes * splits < warps:
             splits *= 2
         cut = {
             "HEADS": self._heads,
@@ -261,7 +264,7 @@ class _Layer:
             "num_warps": splits,
         }
         if self._nvidia and group * padded <= 16:
-            cut["maxnreg"] = registers
+            cut["maxnreg"] = registers if lanes < _MANY_WARPS else min(registers, 128)
         return cut
 
     def launch(self, kernel: Any, sensors: int, constants: dict[str, Any], *arguments: Any) -> None:
