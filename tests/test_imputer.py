@@ -231,7 +231,7 @@ def test_many_batches_give_what_one_batch_gives(
     tiny_casper: Casper, six_sensors: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_once = tiny_casper.impute(six_sensors.table)
-    monkeypatch.setattr(windows, "_CELLS_AT_ONCE", {"cpu": 200, "cuda": 200})
+    monkeypatch.setattr(windows, "_CELLS_AT_ONCE", {"cpu": 200, "cuda": 200, "plain": 200})
     pd.testing.assert_frame_equal(tiny_casper.impute(six_sensors.table), at_once, rtol=1e-4)
 
 

@@ -26,7 +26,7 @@ from casper.noise import Noise
 # With sampled prompts the bank holds this many times the number of prompts, and every training step draws anew.
 SAMPLED_BANK = 4
 # Into so many parts the questions to the prompts are cut on a GPU, each of whose processors works on one at a time.
-_PARTS_ON_GPU = 128
+_PARTS_ON_GPU = 264
 
 
 class Prediction(NamedTuple):
@@ -167,8 +167,9 @@ class CausalAttention(nn.Module):
         if self.config.gate == "gumbel":
             weights.append(self.gate_query_logit.weight @ self.gate_query.weight)
             weights.append(self.gate_key_logit.weight @ self.gate_key.weight)
-            # Rows of a multiple of 16 numbers: the GPU can read them four at a time, and Triton knows that it can.
-            spare = -sum(weight.shape[0] for weight in weights) % 16
+            # Rows of a multiple of 32 numbers: on a GPU no part of a row then lies across more lines of the cache than
+            # it must, and Triton knows that it can read four numbers at a time.
+            spare = -sum(weight.shape[0] for weight in weights) % 32
             weights.append(h.new_zeros(spare, width))
             biases += [self.gate_query_logit.bias, h.new_zeros(1 + spare)]
         projected = F.linear(h, torch.cat(weights), torch.cat(biases))

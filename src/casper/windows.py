@@ -13,9 +13,11 @@ from torch import Tensor
 from casper.config import Scaling
 from casper.errors import InputError
 from casper.graph import SensorGraph
+from casper.kernels import choose_version
 
-# Cells of a batch without gradients: enough to keep the device busy, few enough for a laptop's cache, a GPU's memory.
-_CELLS_AT_ONCE = {"cpu": 2**14, "cuda": 2**20}
+# Cells of a batch without gradients: enough to keep the device busy, few enough for a laptop's cache, a GPU's memory
+# and the plain attention, which keeps every pair.
+_CELLS_AT_ONCE = {"cpu": 2**14, "cuda": 2**20, "plain": 2**14}
 _HOUR = pd.Timedelta(hours=1)
 _DAY, _WEEK, _YEAR = 24.0, 168.0, 8766.0  # hours
 
@@ -149,4 +151,5 @@ def spread_starts(steps: int, window: int, stride: int) -> NDArray[np.int64]:
 
 def windows_at_once(device: torch.device, cells_of_window: int) -> int:
     """How many windows make a good batch for predicting only."""
-    return max(1, _CELLS_AT_ONCE[device.type] // cells_of_window)
+    kind = "plain" if choose_version(device) == "plain" else device.type
+    return max(1, _CELLS_AT_ONCE[kind] // cells_of_window)
