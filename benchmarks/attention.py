@@ -37,7 +37,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "growth_steps": [12, 24, 48, 96, 192],
         "parts": list(PARTS),
         "seconds": 0.3,
-        "compile_until": 170.0,
+        "compile_until": 400.0,
     },
     "cpu": {
         "shapes": ["aqi36"],
