@@ -385,6 +385,35 @@ def test_a_model_fitted_on_a_benchmark_is_scored_and_the_result_says_how(
     assert result["versions"]["torch"] == torch.__version__
 
 
+def test_reproduce_does_the_runs_that_are_left_and_lists_them(
+    command: Command,
+    small_benchmark: datasets.Benchmark,
+    monkeypatch: pytest.MonkeyPatch,
+    tiny_settings: dict[str, Any],
+) -> None:
+    monkeypatch.setattr(datasets, "load", lambda name, **_: small_benchmark)
+    chosen = ["reproduce", "ablation", "--row", "w/o PBD", "--seeds", "0,4", "--device", "cpu"]
+    settings = [part for name, value in tiny_settings.items() for part in ("--set", f"{name}={value}")]
+    listed = succeeds(command(*chosen, "--list", "--dataset", "aqi36")).out.splitlines()
+    assert listed == [f"to do   results/ablation-aqi36-w-o-pbd-seed{seed}.json" for seed in (0, 4)]
+    told = succeeds(command(*chosen, "--dataset", "aqi36", "--side-by-side", "2", *settings))
+    assert "2 of 2 runs are in results" in told.out
+    assert "ablation-aqi36-w-o-pbd-seed4: MAE" in told.err
+    assert json.loads(Path("results/ablation-aqi36-w-o-pbd-seed4.json").read_text())["model"]["decoder"] == "mlp"
+    assert succeeds(command(*chosen, "--list", "--dataset", "aqi36")).out.count("done") == 2
+
+
+def test_reproduce_leaves_out_what_is_not_at_hand_unless_it_is_asked_for(command: Command, tmp_path: Path) -> None:
+    told = succeeds(command("reproduce", "main", "--list", "--data-dir", tmp_path))
+    assert told.out == ""
+    assert "The readings of aqi, aqi36, metr-la-block" in told.err
+    told = command("reproduce", "main", "--dataset", "aqi36", "--seeds", "0", "--data-dir", tmp_path)
+    assert told.code == 2
+    assert "aqi36" in told.err
+    assert command("reproduce", "main", "--seeds", "one").code == 2
+    assert command("reproduce", "mane").code == 2
+
+
 def test_evaluate_shows_a_table_for_people(
     command: Command,
     small_benchmark: datasets.Benchmark,

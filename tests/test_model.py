@@ -373,6 +373,20 @@ def test_the_relative_bias_depends_on_the_lag_alone_whatever_the_length() -> Non
         torch.testing.assert_close(seen.attention[0, 0, 0, :, 0], torch.softmax(lag.double(), dim=-1))
 
 
+@pytest.mark.parametrize("constrained", [False, True])
+def test_decided_gates_are_counted_in_every_layer(constrained: bool) -> None:
+    model = randomised(network(SMALL.replace(constrained=constrained, gate_bias=0.0)))
+    values, visible, clock = window()
+    seen = model.inspect(values.double(), visible, clock.double())
+    past = torch.ones(WINDOW, WINDOW).tril().bool() if constrained else torch.ones(WINDOW, WINDOW).bool()
+    exists = PRESENT[None, :, None, :, None] & past[:, None, :]
+    wanted = [((one.rho < 0.1) | (one.rho > 0.9))[exists.expand(one.rho.shape)].double().mean() for one in seen]
+    shares = model.decided(values.double(), visible, clock.double())
+    torch.testing.assert_close(shares, torch.stack(wanted))
+    assert 0 < shares.max() < 1
+    assert network(SMALL.replace(gate="none")).decided(values, visible, clock).shape == (0,)
+
+
 def test_inspect_shows_every_layer_and_agrees_with_the_penalty() -> None:
     model = network()
     seen = model.inspect(*window())

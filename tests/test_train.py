@@ -265,7 +265,9 @@ def test_metrics_have_a_row_per_epoch(uninterrupted: tuple[Path, TrainingResult]
         rows = list(csv.DictReader(opened))
     assert [int(row["epoch"]) for row in rows] == [0, 1, 2, 3]
     for row, record in zip(rows, result.history, strict=True):
-        assert {name: float(value) for name, value in row.items()} == asdict(record)
+        decided = tuple(float(share) for share in row.pop("decided").split())
+        assert decided == pytest.approx(record.decided, abs=1e-4)
+        assert {**{name: float(value) for name, value in row.items()}, "decided": record.decided} == asdict(record)
 
 
 def test_the_loss_goes_down_and_the_best_weights_are_kept(tmp_path: Path) -> None:
@@ -395,6 +397,19 @@ def test_progress_is_drawn_on_standard_error_only_when_asked_for(
             progress.step(torch.tensor(0.125))
         progress.end_epoch(0.125, float("inf"), 1.5)
     assert "0.125" in capsys.readouterr().err
+
+
+def test_trainings_side_by_side_share_one_display_and_say_who_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with TrainingProgress(SHORT, shown=True, label="seed 7") as one:
+        with TrainingProgress(SHORT, shown=True, label="seed 8") as other:
+            one.begin_epoch(0)
+            other.begin_epoch(1)
+            other.end_epoch(0.5, 2.5, 1.5)
+        one.end_epoch(0.25, 3.5, 2.25)
+    drawn = capsys.readouterr().err
+    assert "seed 7 epoch 1/4" in drawn
+    assert "seed 8: best 1.5" in drawn
+    assert "best 2.25" in drawn.splitlines()[-1], "the last one's line stays"
 
 
 def test_tensorboard_logs_are_refused_at_once_without_the_package(

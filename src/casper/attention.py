@@ -153,7 +153,7 @@ def plain_attention(
     else:
         logit = gate_query[..., None] + neighbourhood.gather(gate_key)[:, :, None, :]  # (B, N, T, KT)
         rho = torch.sigmoid(logit)
-        rho_mean = _mean_over_pairs(rho, exists)
+        rho_mean = mean_over_pairs(rho, exists)
         noisy = logit
         if gate.noise is not None:
             drawn = gate.noise.draw(neighbourhood.index, batch=batch, steps=steps, dtype=logit.dtype)
@@ -244,7 +244,7 @@ def _known_total(like: Tensor, exists: Tensor | None) -> Tensor:
     return exists.any(-1).to(like.dtype)[None, :, :, None]
 
 
-def _mean_over_pairs(rho: Tensor, exists: Tensor | None) -> Tensor:
+def mean_over_pairs(rho: Tensor, exists: Tensor | None) -> Tensor:
     if exists is None:
         return rho.mean()
     count = rho.shape[0] * exists.expand(-1, rho.shape[2], -1).sum()

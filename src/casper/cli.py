@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from casper import __version__
+from casper.cli_reproduce import reproduce
 from casper.errors import InputError, ProblemsError
 from casper.options import (
     Adjacency,
@@ -314,19 +315,26 @@ def evaluate(
         console.show_scores(scores)
 
 
+app.command()(reproduce)
+
+
 @app.command()
 def results(
     folder: Annotated[Path, typer.Option(help="Folder with result files.")] = Path("results"),
-    into: Annotated[Path | None, typer.Option(help="Put the table between the marks of this document.")] = None,
+    page: Annotated[Path | None, typer.Option(help="Write the page of results here, its plots beside it.")] = None,
+    into: Annotated[Path | None, typer.Option(help="Put the short table between the marks of this document.")] = None,
 ) -> None:
-    """Make a table of the result files that `casper evaluate --out` wrote."""
-    from casper.results import fill_in, markdown_table, read_results
+    """Make tables and plots of the result files that `casper reproduce` and `casper evaluate --out` wrote."""
+    from casper.results import fill_in, read_results
+    from casper.results_page import short_table, write_page
 
-    table = markdown_table(read_results(folder))
-    if into is None:
-        typer.echo(table)
-    else:
-        fill_in(into, table)
+    read = read_results(folder)
+    if page is not None:
+        typer.echo(f"Wrote {', '.join(map(str, write_page(read, page)))}")
+    if into is not None:
+        fill_in(into, short_table(read))
+    if page is None and into is None:
+        typer.echo(short_table(read))
 
 
 @app.command()

@@ -37,6 +37,7 @@ class Casper(Imputer):
 
     preset: "fast" (a laptop), "paper" (the paper's settings), "best". Any setting of `ModelConfig` or
     `TrainingConfig` can be given by name to change the preset: Casper(preset="fast", window=48, epochs=30).
+    progress: draw a bar while it works; a text begins the line, to tell models apart that are fitted side by side.
     """
 
     name = "casper"
@@ -49,7 +50,7 @@ class Casper(Imputer):
         seed: int = 0,
         device: Accelerator = "auto",
         devices: int = 1,
-        progress: bool = False,
+        progress: bool | str = False,
         **settings: Any,
     ) -> None:
         if not (isinstance(seed, int) and 0 <= seed < 2**32):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -261,7 +262,7 @@ class Casper(Imputer):
         network, device = self._placed_network()
         per_batch = windows_at_once(device, len(frame.sensors) * length)
         batches = np.array_split(starts, -(-len(starts) // per_batch)) if len(starts) else []
-        for batch in progress_over(batches, "filling", shown=self.progress):
+        for batch in progress_over(batches, "filling", shown=bool(self.progress)):
             series, first = self._series(frame, int(batch[0]), int(batch[-1]) + length, device)
             window = series.window(torch.as_tensor(batch - first, device=device), length)
             yield batch, network(window.values, window.visible, window.clock).estimate

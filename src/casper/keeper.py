@@ -41,6 +41,14 @@ class EpochRecord:
     rho_mean: float
     learning_rate: float
     seconds: float
+    decided: tuple[float, ...] = ()
+    """Of each layer, the share of gates with rho below 0.1 or above 0.9; none without gates."""
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> EpochRecord:
+        named = dict(values)
+        decided = tuple(named.pop("decided", ()))
+        return cls(**named, decided=decided)
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,7 @@ class TrainingResult:
 
 def read_result(folder: Path) -> TrainingResult:
     tensors, state = read_tensors(folder / CHECKPOINT)
-    history = tuple(EpochRecord(**record) for record in state["history"])
+    history = tuple(EpochRecord.from_dict(record) for record in state["history"])
     return TrainingResult(under_prefix("best", tensors), history, state["best_epoch"])
 
 
@@ -157,7 +165,7 @@ class Keeper:
         averaged = under_prefix("average", tensors)
         _copy([averaged[name] for name in self._names], self._averaged)
         self._best = under_prefix("best", tensors)
-        self.history = [EpochRecord(**record) for record in state["history"]]
+        self.history = [EpochRecord.from_dict(record) for record in state["history"]]
         self.best_epoch = state["best_epoch"]
 
     def _copy_of_weights(self) -> dict[str, Tensor]:
@@ -167,7 +175,8 @@ class Keeper:
         with atomic(self._folder / METRICS) as temporary, temporary.open("w", newline="") as opened:
             writer = csv.DictWriter(opened, fieldnames=list(EpochRecord.__dataclass_fields__))
             writer.writeheader()
-            writer.writerows(asdict(record) for record in self.history)
+            for record in self.history:
+                writer.writerow({**asdict(record), "decided": " ".join(f"{share:.4f}" for share in record.decided)})
 
 
 def _copy(source: list[Tensor], target: list[Tensor]) -> None:
@@ -197,3 +206,5 @@ def _write_tensorboard(folder: Path, record: EpochRecord) -> None:
     with SummaryWriter(str(folder / "tensorboard")) as writer:
         for name in ("train_loss", "validation_mae", "rho_mean", "learning_rate"):
             writer.add_scalar(name, getattr(record, name), record.epoch)
+        for layer, share in enumerate(record.decided, start=1):
+            writer.add_scalar(f"decided/layer_{layer}", share, record.epoch)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from casper.attention import AttentionDetails, GateRule, causal_attention
+from casper.attention import AttentionDetails, GateRule, causal_attention, mean_over_pairs
 from casper.config import ModelConfig
 from casper.neighbourhood import EdgeLists, Neighbourhood
 from casper.noise import Noise
@@ -150,6 +150,15 @@ class CausalAttention(nn.Module):
         message = F.linear(attended.out, self.message_out.weight) + self.message_out.bias * attended.total
         return message, attended.rho_mean, attended.details
 
+    def decided(self, h: Tensor, neighbourhood: Neighbourhood) -> Tensor:
+        """The share of gates that are clearly shut (rho < 0.1) or open (rho > 0.9)."""
+        projected = self._project(h)
+        assert projected.gate_query is not None, "a layer without gates decides nothing"
+        assert projected.gate_key is not None, "a layer without gates decides nothing"
+        logit = projected.gate_query[..., None] + neighbourhood.gather(projected.gate_key)[:, :, None, :]
+        exists = neighbourhood.pairs(h.shape[2], constrained=self.config.constrained)
+        return mean_over_pairs((logit.abs() > math.log(9.0)).to(h.dtype), exists)
+
     def _project(self, h: Tensor) -> Projected:
         """All of it by one matrix product.
 
@@ -220,11 +229,16 @@ class EncoderLayer(nn.Module):
         details: bool = False,
     ) -> tuple[Tensor, Tensor, AttentionDetails | None]:
         """alone: the neighbourhood in which every sensor sees only itself."""
-        if self.skip is not None:
-            h = h + self.skip(values, visible)
-        h_in = self.transformer(h, alone, noise)
+        h_in = self.before_attention(h, values, visible, alone, noise)
         h_out, rho_mean, seen = self.attention(h_in, neighbourhood, noise, temperature=temperature, details=details)
         return self.norm(h_in + noise.dropout(h_out, self.dropout)), rho_mean, seen
+
+    def before_attention(
+        self, h: Tensor, values: Tensor, visible: Tensor, alone: Neighbourhood, noise: Noise
+    ) -> Tensor:
+        if self.skip is not None:
+            h = h + self.skip(values, visible)
+        return self.transformer(h, alone, noise)
 
 
 class PromptDecoder(nn.Module):
@@ -317,6 +331,19 @@ class CasperNetwork(nn.Module):
         """The encoder's embeddings, (B, N, T, D)."""
         return self._encode(values, visible, clock, Noise.silent())[0]
 
+    def decided(self, values: Tensor, visible: Tensor, clock: Tensor) -> Tensor:
+        """Of each layer, the share of gates that are clearly shut or open; (L,), or (0,) without gates."""
+        if self.config.gate == "none":
+            return values.new_empty(0)
+        shares: list[Tensor] = []
+        h, values, neighbourhood, alone = self._begin(values, visible, clock, None)
+        for layer in self.layers:
+            assert isinstance(layer, EncoderLayer)
+            h_in = layer.before_attention(h, values, visible, alone, Noise.silent())
+            shares.append(layer.attention.decided(h_in, neighbourhood))
+            h, _, _ = layer(h, values, visible, neighbourhood, alone, Noise.silent(), temperature=1.0)
+        return torch.stack(shares)
+
     def inspect(self, values: Tensor, visible: Tensor, clock: Tensor) -> list[AttentionDetails]:
         """Attention, rho, beta and weight of every layer, for looking at."""
         return self._encode(values, visible, clock, Noise.silent(), details=True)[2]
@@ -332,10 +359,7 @@ class CasperNetwork(nn.Module):
         sensors: Tensor | None = None,
         details: bool = False,
     ) -> tuple[Tensor, list[Tensor], list[AttentionDetails]]:
-        neighbourhood = self._neighbourhood() if sensors is None else self._neighbourhood().within(sensors).with_lists()
-        alone = Neighbourhood.alone(values.shape[1], values.device)
-        values = values.masked_fill(~visible, 0.0)
-        h = self.project(values, visible) + self.positions(clock, sensors)
+        h, values, neighbourhood, alone = self._begin(values, visible, clock, sensors)
         rho_means: list[Tensor] = []
         seen_by_layer: list[AttentionDetails] = []
         for layer in self.layers:
@@ -346,6 +370,15 @@ class CasperNetwork(nn.Module):
             if seen is not None:
                 seen_by_layer.append(seen)
         return h, rho_means, seen_by_layer
+
+    def _begin(
+        self, values: Tensor, visible: Tensor, clock: Tensor, sensors: Tensor | None
+    ) -> tuple[Tensor, Tensor, Neighbourhood, Neighbourhood]:
+        """The first embedding, the values without what must not be read, all neighbourhoods and that of oneself."""
+        neighbourhood = self._neighbourhood() if sensors is None else self._neighbourhood().within(sensors).with_lists()
+        alone = Neighbourhood.alone(values.shape[1], values.device)
+        values = values.masked_fill(~visible, 0.0)
+        return self.project(values, visible) + self.positions(clock, sensors), values, neighbourhood, alone
 
     def _neighbourhood(self) -> Neighbourhood:
         lists = EdgeLists(*(self.get_buffer(f"edges_{name}") for name in EdgeLists._fields))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
 from casper.config import TrainingConfig
@@ -19,45 +20,93 @@ _DRAW_EVERY = 25
 
 
 class TrainingProgress:
-    """Draws on standard error, or nothing at all."""
+    """Draws on standard error, or nothing at all. Trainings side by side in threads share one display, a line each.
 
-    def __init__(self, training: TrainingConfig, *, shown: bool) -> None:
-        self._training = training
-        self._bar = Progress(
-            TextColumn("epoch {task.fields[epoch]}"),
-            BarColumn(bar_width=16),
-            TextColumn("loss {task.fields[loss]}, error {task.fields[mae]} (best {task.fields[best]})"),
-            TimeRemainingColumn(),
-            TextColumn("left"),
-            console=Console(stderr=True),
-            disable=not shown,
-        )
-        self._task = self._bar.add_task("training", total=training.steps, epoch="", loss="-", mae="-", best="-")
-        self._steps = 0
+    label: what the line begins with, to tell them apart.
+    """
+
+    def __init__(self, training: TrainingConfig, *, shown: bool, label: str = "") -> None:
+        self._training, self._shown, self._label = training, shown, label
+        self._bar: Progress | None = None
+        self._task, self._steps, self._best = TaskID(0), 0, "-"
 
     def __enter__(self) -> Self:
-        self._bar.start()
+        if self._shown:
+            self._bar = _display.open()
+            self._task = self._bar.add_task(
+                f"{self._label} " if self._label else "",
+                total=self._training.steps,
+                epoch="",
+                loss="-",
+                mae="-",
+                best="-",
+            )
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bar.stop()
+        if self._bar is not None:
+            _display.close(self._task, f"{self._label}: best {self._best}")
 
     def begin_epoch(self, epoch: int) -> None:
         self._steps = epoch * self._training.batches_per_epoch
-        self._bar.update(self._task, completed=self._steps, epoch=f"{epoch + 1}/{self._training.epochs}")
+        self._update(completed=self._steps, epoch=f"{epoch + 1}/{self._training.epochs}")
 
     def step(self, loss: Tensor) -> None:
         """On a GPU the steps run ahead of the host, which would have to wait to read a loss: it is shown later."""
         self._steps += 1
-        if not self._bar.disable and self._steps % _DRAW_EVERY == 0:
-            self._bar.update(self._task, completed=self._steps)
+        if self._shown and self._steps % _DRAW_EVERY == 0:
+            self._update(completed=self._steps)
             if not loss.is_cuda:
-                self._bar.update(self._task, loss=f"{loss.item():.4f}")
+                self._update(loss=f"{loss.item():.4f}")
 
     def end_epoch(self, loss: float, mae: float, best: float) -> None:
-        self._bar.update(self._task, completed=self._steps, loss=f"{loss:.4f}", mae=_short(mae), best=_short(best))
+        self._best = _short(best)
+        self._update(completed=self._steps, loss=f"{loss:.4f}", mae=_short(mae), best=self._best)
+
+    def _update(self, **told: Any) -> None:
+        if self._bar is not None:
+            self._bar.update(self._task, **told)
+
+
+class _Display:
+    """The one display of all trainings of this process; on the terminal for as long as any of them runs."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._bar: Progress | None = None
+        self._users = 0
+
+    def open(self) -> Progress:
+        with self._lock:
+            self._users += 1
+            if self._bar is None:
+                self._bar = Progress(
+                    TextColumn("{task.description}epoch {task.fields[epoch]}"),
+                    BarColumn(bar_width=16),
+                    TextColumn("loss {task.fields[loss]}, error {task.fields[mae]} (best {task.fields[best]})"),
+                    TimeRemainingColumn(),
+                    TextColumn("left"),
+                    console=Console(stderr=True),
+                )
+                self._bar.start()
+            return self._bar
+
+    def close(self, task: TaskID, last_words: str) -> None:
+        """The last training's line stays; the others leave a few words above the lines that go on."""
+        with self._lock:
+            assert self._bar is not None
+            self._users -= 1
+            if self._users:
+                self._bar.remove_task(task)
+                self._bar.console.print(last_words, highlight=False, markup=False)
+            else:
+                self._bar.stop()
+                self._bar = None
+
+
+_display = _Display()
 
 
 def progress_over(items: Sequence[_Item], what: str, *, shown: bool) -> Iterator[_Item]:

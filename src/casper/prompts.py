@@ -26,7 +26,7 @@ def pretrained_prompts(
     folder: Path,
     accelerator: Accelerator,
     devices: int,
-    progress: bool,
+    progress: bool | str,
 ) -> Tensor:
     """The bank for `PromptDecoder.bank`; the pre-training is resumed where it was if `folder` holds one."""
     encoder = build_network(config.replace(gate="none", decoder="mlp"), data, seed=seed)

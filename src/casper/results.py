@@ -1,26 +1,167 @@
-"""Tables for README and docs, made from the result files that `casper evaluate --out` writes."""
+"""Result files: reading them, grouping runs that differ only in their seed, and the figures of a group."""
 
 from __future__ import annotations
 
 import json
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from casper.errors import InputError
 from casper.files import atomic
+from casper.published import Spread
 
 START, END = "<!-- results:start -->", "<!-- results:end -->"
+
+DATASETS = {
+    "aqi36": "AQI-36",
+    "metr-la-point": "METR-LA, point",
+    "metr-la-block": "METR-LA, block",
+    "aqi": "AQI (437)",
+    "pems-bay-point": "PEMS-BAY, point",
+    "pems-bay-block": "PEMS-BAY, block",
+}
+"""Names and titles of the benchmarks, in the order in which they are shown."""
+
 _NEEDED = ("dataset", "method", "mae", "mse", "mae_step", "mse_step", "command", "commit", "device", "wall_seconds")
+_NEEDED_OF_RUNS = (*_NEEDED, "row", "number", "preset", "seed", "steps", "training_seconds", "model", "training")
+_WITH_VALUES = ("sparsity", "prompts")
+"""Tables that become a plot: each of their runs has a place on the x axis."""
 
 
-def read_results(folder: Path) -> list[dict[str, Any]]:
-    """Every result file of a folder, by data set, best first; each must say where it came from.
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """The scores of a result file, and where they came from."""
 
-    Measurements of speed (benchmark-*.json) are another kind of result and stay out of the table.
+    file: str
+    dataset: str
+    method: str
+    mae: float
+    mse: float
+    mae_step: float
+    mse_step: float
+    command: str
+    commit: str | None
+    device: str
+    wall_seconds: float
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """A point of a learning curve. decided: by layer, the share of gates that are nearly open or nearly shut."""
+
+    step: int
+    validation_mae: float | None
+    decided: tuple[float, ...] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedRun(Evaluation):
+    """A run of `casper reproduce`: one seed of one row of a table. decided: at the kept weights."""
+
+    table: str
+    row: str
+    number: int
+    value: float | None
+    preset: str
+    seed: int
+    steps: int
+    training_seconds: float
+    side_by_side: int
+    model: Mapping[str, Any]
+    training: Mapping[str, Any]
+    curve: tuple[Epoch, ...]
+    decided: tuple[float, ...] | None
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of a row on a data set, one for each seed."""
+
+    runs: tuple[TrainedRun, ...]
+
+    @property
+    def first(self) -> TrainedRun:
+        return self.runs[0]
+
+    @property
+    def row(self) -> str:
+        return self.first.row
+
+    @property
+    def dataset(self) -> str:
+        return self.first.dataset
+
+    @property
+    def value(self) -> float:
+        assert self.first.value is not None, f"{self.first.file} was read without a value"
+        return self.first.value
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """How long the seeds were trained; more than one number where some stopped early."""
+        return tuple(sorted({run.steps for run in self.runs}))
+
+    @property
+    def decided(self) -> tuple[float, ...] | None:
+        """By layer, the mean over the seeds."""
+        told = [run.decided for run in self.runs if run.decided is not None]
+        return tuple(statistics.fmean(layer) for layer in zip(*told, strict=True)) if told else None
+
+    def spread(self, score: str) -> Spread:
+        return spread_of([float(getattr(run, score)) for run in self.runs])
+
+
+@dataclass(frozen=True)
+class Results:
+    """evaluations: single ones, of `casper evaluate --out`; runs: those of `casper reproduce`."""
+
+    evaluations: tuple[Evaluation, ...]
+    runs: tuple[TrainedRun, ...]
+
+    def groups(self, *tables: str) -> list[Group]:
+        """The rows of these tables, by data set and by their place in the table."""
+        found: dict[tuple[str, str, str], list[TrainedRun]] = {}
+        for run in self.runs:
+            if run.table in tables:
+                found.setdefault((run.table, run.dataset, run.row), []).append(run)
+        groups = [Group(tuple(sorted(runs, key=lambda run: run.seed))) for runs in found.values()]
+        return sorted(
+            groups,
+            key=lambda group: (_place(group.dataset), tables.index(group.first.table), group.first.number, group.row),
+        )
+
+    def tables(self) -> list[str]:
+        """Names of the tables that have runs, the paper's order first."""
+        known = ("main", "ablation", "sparsity", "prompts", "gates")
+        names = {run.table for run in self.runs}
+        return [name for name in known if name in names] + sorted(names.difference(known))
+
+    def datasets(self) -> list[str]:
+        """The measured ones, in the order in which they are shown."""
+        return sorted({one.dataset for one in (*self.evaluations, *self.runs)}, key=_place)
+
+
+def spread_of(values: Sequence[float]) -> Spread:
+    return Spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+
+
+def title_of(dataset: str) -> str:
+    return DATASETS.get(dataset, dataset)
+
+
+def read_results(folder: Path) -> Results:
+    """Every result file of a folder; each must say where it came from.
+
+    Measurements of speed (benchmark-*.json) are another kind of result and stay out.
     """
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder} with result files")
-    records: list[dict[str, Any]] = []
+    evaluations: list[Evaluation] = []
+    runs: list[TrainedRun] = []
     for path in sorted(folder.glob("*.json")):
         if path.name.startswith("benchmark-"):
             continue
@@ -28,33 +169,16 @@ def read_results(folder: Path) -> list[dict[str, Any]]:
             record = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise InputError(f"{path} is not readable JSON: {error}") from error
-        lacking = [key for key in _NEEDED if key not in record]
-        if lacking:
-            raise InputError(f"{path} does not say its {', '.join(lacking)}; write it again with casper evaluate --out")
-        records.append({**record, "file": path.name})
-    return sorted(records, key=lambda record: (record["dataset"], record["mae"]))
-
-
-def markdown_table(records: list[dict[str, Any]]) -> str:
-    """MAE and MSE, counted per window and per step as the protocols do, with the time and the file of each figure."""
-    lines = [
-        "| data set | method | MAE | MSE | MAE per step | MSE per step | fit and score | device | file |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for record in records:
-        cells = (
-            record["dataset"],
-            record["method"],
-            f"{record['mae']:.2f}",
-            f"{record['mse']:.1f}",
-            f"{record['mae_step']:.2f}",
-            f"{record['mse_step']:.1f}",
-            _duration(record["wall_seconds"]),
-            record["device"],
-            f"`{record['file']}`",
-        )
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        if "table" in record:
+            runs.append(_run(path, record))
+        else:
+            _refuse_lacking(path, record, _NEEDED, "casper evaluate --out")
+            evaluations.append(Evaluation(**_scores(path, record)))
+    _refuse_twins(runs)
+    return Results(
+        tuple(sorted(evaluations, key=lambda one: (_place(one.dataset), one.mae))),
+        tuple(sorted(runs, key=lambda run: (run.table, _place(run.dataset), run.number, run.seed))),
+    )
 
 
 def fill_in(document: Path, table: str) -> None:
@@ -68,7 +192,52 @@ def fill_in(document: Path, table: str) -> None:
         temporary.write_text(f"{before}{START}\n{table}\n{END}{after}", encoding="utf-8")
 
 
-def _duration(seconds: float) -> str:
-    if seconds < 1:
-        return "< 1 s"
-    return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
+def _place(dataset: str) -> tuple[int, str]:
+    names = list(DATASETS)
+    return (names.index(dataset) if dataset in DATASETS else len(names), dataset)
+
+
+def _run(path: Path, record: Mapping[str, Any]) -> TrainedRun:
+    _refuse_lacking(path, record, _NEEDED_OF_RUNS, "casper reproduce")
+    if record["table"] in _WITH_VALUES and record.get("value") is None:
+        raise InputError(f"{path} does not say its value; write it again with casper reproduce {record['table']}")
+    steps_of_epoch = record["training"].get("batches_per_epoch", 1)
+    told = ("table", "row", "number", "preset", "seed", "steps", "training_seconds", "model", "training")
+    return TrainedRun(
+        **_scores(path, record),
+        **{name: record[name] for name in told},
+        value=record.get("value"),
+        side_by_side=record.get("side_by_side", 1),
+        curve=tuple(_epoch(epoch, steps_of_epoch) for epoch in record.get("curve", ())),
+        decided=_shares(record.get("decided")),
+    )
+
+
+def _scores(path: Path, record: Mapping[str, Any]) -> dict[str, Any]:
+    return {"file": path.name, **{name: record[name] for name in _NEEDED}}
+
+
+def _epoch(record: Mapping[str, Any], steps: int) -> Epoch:
+    """The figures of an epoch belong to its end."""
+    mae = record.get("validation_mae")
+    known = mae is not None and math.isfinite(mae)  # a training without validation writes NaN
+    return Epoch((record["epoch"] + 1) * steps, mae if known else None, _shares(record.get("decided")))
+
+
+def _shares(values: Sequence[float] | None) -> tuple[float, ...] | None:
+    return tuple(values) if values else None
+
+
+def _refuse_lacking(path: Path, record: Mapping[str, Any], needed: Sequence[str], command: str) -> None:
+    lacking = [key for key in needed if key not in record]
+    if lacking:
+        raise InputError(f"{path} does not say its {', '.join(lacking)}; write it again with {command}")
+
+
+def _refuse_twins(runs: Iterable[TrainedRun]) -> None:
+    """A seed that counts twice would make a deviation look smaller than it is."""
+    seen: dict[tuple[str, str, str, int], str] = {}
+    for run in runs:
+        twin = seen.setdefault((run.table, run.dataset, run.row, run.seed), run.file)
+        if twin != run.file:
+            raise InputError(f"{twin} and {run.file} hold the same run ({run.row}, seed {run.seed}); remove one")

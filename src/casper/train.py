@@ -10,6 +10,7 @@ import contextlib
 import copy
 import logging
 import os
+import threading
 import time
 from collections.abc import Generator
 from dataclasses import dataclass, replace
@@ -57,13 +58,17 @@ __all__ = [
     "fast_but_repeatable",
     "read_result",
     "train",
+    "uses_cuda",
     "watched_starts",
 ]
 
 Accelerator = Literal["auto", "cpu", "cuda"]
 
 _FEWEST_VALIDATION_WINDOWS = 16
+_WINDOWS_FOR_GATES = 4
 _STEPS_WORTH_COMPILING = 20_000
+# PyTorch draws initial weights from it and from nothing else; trainings side by side take turns.
+_global_generator = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -94,8 +99,8 @@ class TrainingData:
 
 def build_network(config: ModelConfig, data: TrainingData, *, seed: int) -> CasperNetwork:
     """A network with initial weights drawn from `seed`, leaving the global generator as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with _global_generator, torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)  # the CPU's alone: a GPU's may be part of a recording just now
         return CasperNetwork(
             config,
             neighbour_index=data.neighbour_index,
@@ -114,7 +119,7 @@ def train(
     accelerator: Accelerator = "auto",
     devices: int = 1,
     resume: bool = False,
-    progress: bool = False,
+    progress: bool | str = False,
     tensorboard: bool = False,
 ) -> TrainingResult:
     """Train, leaving a checkpoint and metrics.csv in `folder` after every epoch; the best weights come back."""
@@ -136,10 +141,10 @@ def train(
     for speaker in ("lightning.fabric", "lightning.pytorch"):  # whichever was imported last speaks for both
         logging.getLogger(speaker).setLevel(logging.WARNING)  # no advice about tensor cores, please
     fabric = Fabric(
-        accelerator="gpu" if _uses_cuda(accelerator) else "cpu",
+        accelerator="gpu" if uses_cuda(accelerator) else "cpu",
         devices=devices,
         strategy="ddp_spawn" if devices > 1 else "auto",
-        precision=training.precision if _uses_cuda(accelerator) else "32-true",
+        precision=training.precision if uses_cuda(accelerator) else "32-true",
     )
     if devices > 1:
         with _fewer_threads(devices), _own_errors():
@@ -155,11 +160,11 @@ def check_device(accelerator: Accelerator, devices: int) -> None:
         raise InputError(f"devices must be at least 1, not {devices}")
     if accelerator == "cuda" and not torch.cuda.is_available():
         raise InputError("no GPU was found on this machine; use --device cpu, or leave the device to be chosen")
-    if _uses_cuda(accelerator) and devices > torch.cuda.device_count():
+    if uses_cuda(accelerator) and devices > torch.cuda.device_count():
         raise InputError(f"{devices} GPUs were asked for, this machine has {torch.cuda.device_count()}")
 
 
-def _uses_cuda(accelerator: Accelerator) -> bool:
+def uses_cuda(accelerator: Accelerator) -> bool:
     return accelerator == "cuda" or (accelerator == "auto" and torch.cuda.is_available())
 
 
@@ -226,7 +231,7 @@ class _Run:
     training: TrainingConfig
     seed: int
     folder: Path
-    progress: bool
+    progress: bool | str
     tensorboard: bool
 
     @property
@@ -272,7 +277,8 @@ def _loop(fabric: Fabric, run: _Run) -> None:
         seed=run.seed,
     )
 
-    shown = TrainingProgress(training, shown=run.progress and fabric.is_global_zero)
+    label = run.progress if isinstance(run.progress, str) else ""
+    shown = TrainingProgress(training, shown=bool(run.progress) and fabric.is_global_zero, label=label)
     with fast_but_repeatable(fabric.device), shown:
         for epoch in range(len(keeper.history), training.epochs):
             if keeper.epochs_without_progress >= training.patience:
@@ -292,6 +298,7 @@ def _loop(fabric: Fabric, run: _Run) -> None:
                 train_loss=_mean_over_processes(fabric, learn.loss_sum) / training.batches_per_epoch,
                 validation_mae=_validate(fabric, keeper, data, training),
                 rho_mean=_mean_over_processes(fabric, learn.rho_sum) / training.batches_per_epoch,
+                decided=_decided(keeper, data, training),
                 learning_rate=float(optimizer.param_groups[0]["lr"]),
                 seconds=time.perf_counter() - begun,
             )
@@ -341,6 +348,16 @@ def _validate(fabric: Fabric, keeper: Keeper, data: TrainingData, training: Trai
     sums = fabric.all_reduce(sums, reduce_op="sum")
     assert isinstance(sums, Tensor)
     return float(sums[0] / sums[1].clamp_min(1))
+
+
+@torch.no_grad()
+def _decided(keeper: Keeper, data: TrainingData, training: TrainingConfig) -> tuple[float, ...]:
+    """Of each layer, the share of gates that are clearly shut or open, in a few validation windows."""
+    with keeper.averaged_weights() as network:
+        starts = watched_starts(data, training, network.config.window)
+        few = starts[torch.linspace(0, len(starts) - 1, _WINDOWS_FOR_GATES).round().long().to(starts.device)]
+        window = data.series.window(few, network.config.window)
+        return tuple(network.decided(window.values, window.visible, window.clock).tolist())
 
 
 def watched_starts(data: TrainingData, training: TrainingConfig, window: int) -> Tensor:

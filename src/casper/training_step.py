@@ -3,11 +3,14 @@
 Everything happens on the device, the drawing of windows and masks too, so that nothing waits for the host within an
 epoch; and a recorded step (a CUDA graph) costs one launch instead of hundreds. What changes from step to step is the
 generator's seed, the learning rate and the temperature: numbers on the device that are set before each replay.
+
+Several trainings may run side by side on one GPU, each in a thread and on a stream of its own.
 """
 
 from __future__ import annotations
 
 import math
+import threading
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 # Steps before the recording: libraries choose their algorithms and Triton compiles its kernels in the first ones.
 _WARM_UP = 3
+# Trainings side by side take turns in these first steps: they share the compilers.
+_first_steps = threading.Lock()
 
 
 class TrainingStep:
@@ -65,12 +70,13 @@ class TrainingStep:
             self._learn()
         elif self._steps_done < _WARM_UP:
             self._warm_up.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(self._warm_up):
+            with _first_steps, torch.cuda.stream(self._warm_up):
                 self._learn()
             torch.cuda.current_stream().wait_stream(self._warm_up)
         else:
             if self._recording is None:
-                self._recording = self._record()
+                with _first_steps:
+                    self._recording = self._record(self._warm_up)
                 self._prepare(step)
             self._recording.replay()
         self._steps_done += 1
@@ -85,11 +91,12 @@ class TrainingStep:
             else:
                 group["lr"] = rate
 
-    def _record(self) -> torch.cuda.CUDAGraph:
+    def _record(self, stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
         recording = torch.cuda.CUDAGraph()
         recording.register_generator_state(self._generator)
         self._optimizer.zero_grad(set_to_none=True)
-        with torch.cuda.graph(recording):
+        # What other threads ask of the GPU meanwhile does not disturb the recording of this one.
+        with torch.cuda.graph(recording, stream=stream, capture_error_mode="thread_local"):
             self._learn()
         return recording
 

@@ -1,0 +1,198 @@
+"""Plots of measured runs: sensitivity, gates over training, learning curves; each function returns a Figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+from typing import TypeVar
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+
+from casper.published import DECIDED_GATES
+from casper.report.pictures import BLUE, GREY, INK, VERMILLION
+from casper.results import Group, Results, TrainedRun, title_of
+
+GREEN, PURPLE, ORANGE, SKY = "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
+COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
+_COLOUR_OF_PRESET = {"paper": BLUE, "best": VERMILLION, "fast": GREEN}
+_MOST_COLUMNS = 3
+_HIGHEST_ERROR = 1.6
+"""Learning curves are shown up to so many times the lowest error."""
+_Item = TypeVar("_Item")
+
+
+def draw_pictures(results: Results) -> dict[str, Figure]:
+    """Every plot that the runs are enough for, by the name of its file."""
+    drawn: dict[str, Figure] = {}
+    for table, title, label, logarithmic in (
+        ("sparsity", "Sensitivity to the weight of the l1 norm", "lambda", True),
+        ("prompts", "Sensitivity to the number of prompts", "number of prompts", False),
+    ):
+        groups = results.groups(table)
+        if groups:
+            name = f"sensitivity-{table}.png"
+            drawn[name] = sensitivity_picture(groups, title=title, label=label, logarithmic=logarithmic)
+    gated = [group for group in results.groups("main", "gates") if gate_curves(group) is not None]
+    if gated:
+        drawn["gates.png"] = gates_picture(gated)
+    learned = [group for group in results.groups("main") if any(map(validated, group.runs))]
+    if learned:
+        drawn["learning-curves.png"] = learning_curves_picture(learned)
+    return drawn
+
+
+def sensitivity_picture(groups: Sequence[Group], *, title: str, label: str, logarithmic: bool) -> Figure:
+    """The test error against a setting: a dot for each seed, the mean, and the deviation as an error bar."""
+    figure, panels = _panels(_by_dataset(groups), width=7.0, height=3.8)
+    for axes, (dataset, shown) in panels:
+        ordered = sorted(shown, key=lambda group: group.value)
+        values = [group.value for group in ordered]
+        spreads = [group.spread("mae") for group in ordered]
+        for group in ordered:
+            maes = [run.mae for run in group.runs]
+            axes.plot([group.value] * len(maes), maes, "o", ms=4, mfc="none", mew=1, color=GREY, zorder=2)
+        axes.errorbar(
+            values,
+            [spread.mean for spread in spreads],
+            yerr=[spread.deviation or 0.0 for spread in spreads],
+            color=BLUE,
+            lw=1.6,
+            marker="o",
+            ms=6,
+            capsize=4,
+            zorder=3,
+        )
+        if logarithmic:
+            _log_axis(axes, values)
+        axes.set_xlabel(label)
+        axes.set_ylabel("MAE (per window)")
+        _plain(axes, title_of(dataset))
+    figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
+    return figure
+
+
+def gates_picture(groups: Sequence[Group]) -> Figure:
+    """How many gates have made up their mind, over the training: a line for each layer, the range of the seeds behind.
+
+    Curves end where the first seed stopped, so that a mean is always over the same seeds.
+    """
+    columns = len({group.row for group in groups})  # so that the rows of a table stand beside each other
+    figure, panels = _panels(groups, width=4.4, height=3.1, columns=min(columns, _MOST_COLUMNS))
+    layers = 0
+    for axes, group in panels:
+        curves = gate_curves(group)
+        assert curves is not None, "only groups with curves are drawn"
+        steps, shares = curves
+        layers = max(layers, shares.shape[2])
+        for layer in range(shares.shape[2]):
+            colour = COLOURS[layer % len(COLOURS)]
+            of_layer = shares[:, :, layer]
+            axes.fill_between(steps, of_layer.min(axis=0), of_layer.max(axis=0), color=colour, alpha=0.15, lw=0)
+            axes.plot(steps, of_layer.mean(axis=0), color=colour, lw=1.8)
+        axes.axhline(DECIDED_GATES, color=INK, lw=1, ls=(0, (4, 3)))
+        axes.set_ylim(0, 1.03)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+        axes.set_ylabel("decided gates")
+        _step_axis(axes)
+        _plain(axes, f"{title_of(group.dataset)}: {group.row}")
+    lines = [(COLOURS[layer % len(COLOURS)], f"layer {layer + 1}", "-") for layer in range(layers)]
+    _legend(figure, [*lines, (INK, f"paper: {DECIDED_GATES:.0%} on AQI-36", (0, (4, 3)))])
+    return figure
+
+
+def learning_curves_picture(groups: Sequence[Group]) -> Figure:
+    """Validation error over training steps, a thin line for each seed, coloured by the row of the table."""
+    rows = list(dict.fromkeys(group.row for group in groups))
+    left = [colour for colour in COLOURS if colour not in _COLOUR_OF_PRESET.values()]
+    others = [row for row in rows if row not in _COLOUR_OF_PRESET]
+    colours = _COLOUR_OF_PRESET | {row: left[place % len(left)] for place, row in enumerate(others)}
+    figure, panels = _panels(_by_dataset(groups), width=4.6, height=3.4)
+    for axes, (dataset, shown) in panels:
+        curves = [(run.row, validated(run)) for group in shown for run in group.runs]
+        curves = [(row, points) for row, points in curves if points]
+        for row, points in curves:
+            axes.plot([step for step, _ in points], [mae for _, mae in points], color=colours[row], lw=0.8)
+        lowest = min(mae for _, points in curves for _, mae in points)
+        last = max(points[-1][1] for _, points in curves)
+        # The first epochs' errors, several times the last ones', would leave no room for what tells curves apart.
+        axes.set_ylim(0.97 * lowest, max(_HIGHEST_ERROR * lowest, 1.1 * last))
+        axes.set_ylabel("validation MAE")
+        _step_axis(axes)
+        _plain(axes, title_of(dataset))
+    _legend(figure, [(colours[row], row, "-") for row in rows])
+    return figure
+
+
+def gate_curves(group: Group) -> tuple[np.ndarray, np.ndarray] | None:
+    """(E,) steps and (S, E, L) shares: seeds, epochs, layers; None where no run has them."""
+    curves = [[(epoch.step, epoch.decided) for epoch in run.curve if epoch.decided] for run in group.runs]
+    curves = [curve for curve in curves if curve]
+    if not curves:
+        return None
+    shortest = min(len(curve) for curve in curves)
+    steps = np.array([step for step, _ in curves[0][:shortest]])
+    return steps, np.array([[shares for _, shares in curve[:shortest]] for curve in curves])
+
+
+def validated(run: TrainedRun) -> list[tuple[int, float]]:
+    """Steps and validation errors of a run, where it was validated."""
+    return [(epoch.step, epoch.validation_mae) for epoch in run.curve if epoch.validation_mae is not None]
+
+
+# ---- how it looks
+
+
+def _by_dataset(groups: Sequence[Group]) -> list[tuple[str, list[Group]]]:
+    names = dict.fromkeys(group.dataset for group in groups)
+    return [(name, [group for group in groups if group.dataset == name]) for name in names]
+
+
+def _panels(
+    items: Sequence[_Item], *, width: float, height: float, columns: int = _MOST_COLUMNS
+) -> tuple[Figure, list[tuple[Axes, _Item]]]:
+    """A figure with a panel for each item, a few beside each other."""
+    columns = min(len(items), columns)
+    rows = ceil(len(items) / columns)
+    figure = Figure(figsize=(max(width * columns, 6.5), height * rows + 0.5), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes in grid[len(items) :]:
+        axes.remove()
+    return figure, list(zip(grid[: len(items)], items, strict=True))
+
+
+def _plain(axes: Axes, title: str) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(visible=True, color="#E6E6E6", lw=0.7)
+    axes.set_axisbelow(True)
+    axes.set_title(title, loc="left", fontsize=10.5)
+
+
+def _log_axis(axes: Axes, values: Sequence[float]) -> None:
+    """Logarithmic, with the values as ticks; zero, which has no logarithm, gets a place of its own on the left."""
+    positive = [value for value in values if value > 0]
+    if positive and min(values) == 0:
+        axes.set_xscale("symlog", linthresh=min(positive), linscale=0.6)
+    elif positive:
+        axes.set_xscale("log")
+    axes.set_xticks(values, [f"{value:g}" for value in values])
+    axes.minorticks_off()
+
+
+def _step_axis(axes: Axes) -> None:
+    axes.set_xlim(left=0)
+    axes.set_xlabel("training steps")
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+    axes.xaxis.set_major_formatter(FuncFormatter(_thousands))
+
+
+def _legend(figure: Figure, lines: Sequence[tuple[str, str, str | tuple[int, tuple[int, int]]]]) -> None:
+    keys = [Line2D([], [], color=colour, lw=1.8, ls=style, label=label) for colour, label, style in lines]
+    figure.legend(handles=keys, loc="outside lower center", ncols=min(len(keys), 5), frameon=False)
+
+
+def _thousands(value: float, _place: int) -> str:
+    return f"{value / 1000:g}k" if value >= 1000 else f"{value:g}"

@@ -1,0 +1,129 @@
+"""The paper's tables as lists of runs: what is trained and scored for each row, and with which seeds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from casper.errors import InputError
+
+_AQI36, _METR_LA = ("aqi36",), ("metr-la-point", "metr-la-block")
+_NOT_SHIPPED = ("aqi", "pems-bay-point", "pems-bay-block")
+"""Their readings are not published with the others; a user may have them."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training and its score. settings: what it changes in the preset; value: the place on the x axis of a plot."""
+
+    table: str
+    row: str
+    number: int
+    dataset: str
+    seed: int
+    preset: str = "paper"
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    value: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Of its result file and of its folder of work."""
+        words = re.sub(r"[^a-z0-9.]+", "-", self.row.lower()).strip("-")
+        return f"{self.table}-{self.dataset}-{words}-seed{self.seed}"
+
+
+@dataclass(frozen=True)
+class Row:
+    label: str
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    preset: str = "paper"
+    value: float | None = None
+
+
+@dataclass(frozen=True)
+class TableOfRuns:
+    """seeds: how many by default, for each data set. settings: shared by all rows."""
+
+    summary: str
+    rows: tuple[Row, ...]
+    seeds: dict[str, int]
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+# All rows of a table share its schedule: 15,000 steps instead of the 90,000 of the main table.
+_SHORTER = {"epochs": 50, "batches_per_epoch": 300, "patience": 50}
+_WITHOUT_PROMPTS, _WITHOUT_GATES, _WITHOUT_NETWORK = {"decoder": "mlp"}, {"gate": "none"}, {"graph": False}
+
+TABLES: dict[str, TableOfRuns] = {
+    "main": TableOfRuns(
+        "the benchmarks, with the paper's settings and with ours",
+        (Row("paper"), Row("best", preset="best")),
+        {**dict.fromkeys(_AQI36, 5), **dict.fromkeys((*_METR_LA, *_NOT_SHIPPED), 3)},
+    ),
+    "ablation": TableOfRuns(
+        "what each part of the model is worth, on AQI-36",
+        (
+            Row("CASPER"),
+            Row("w/o PBD", _WITHOUT_PROMPTS),
+            Row("w/o SCA", _WITHOUT_GATES),
+            Row("w/o PBD, SCA", _WITHOUT_PROMPTS | _WITHOUT_GATES),
+            Row("w/o PBD, SCA, A", _WITHOUT_PROMPTS | _WITHOUT_GATES | _WITHOUT_NETWORK),
+            Row("prompts: K-means centres (max)", {"decoder": "kmeans-max"}),
+            Row("prompts: K-means centres (avg)", {"decoder": "kmeans-avg"}),
+            Row("prompts: sampling (max)", {"decoder": "sample-max"}),
+            Row("prompts: sampling (avg)", {"decoder": "sample-avg"}),
+            Row("constrained causality", {"constrained": True}),
+            Row("w/o skip projection", {"skip": False}),
+        ),
+        dict.fromkeys(_AQI36, 3),
+        _SHORTER,
+    ),
+    "sparsity": TableOfRuns(
+        "the weight of the l1 norm, on AQI-36",
+        tuple(
+            Row(f"lambda = {weight:g}", {"sparsity": weight}, value=weight)
+            for weight in (0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+        ),
+        dict.fromkeys(_AQI36, 2),
+        _SHORTER,
+    ),
+    "prompts": TableOfRuns(
+        "the number of prompts, on AQI-36",
+        tuple(
+            Row(f"{count} prompts", {"prompts": count}, value=float(count))
+            for count in (1, 50, 200, 500, 1000, 1400, 2000)
+        ),
+        dict.fromkeys(_AQI36, 2),
+        _SHORTER,
+    ),
+}
+
+
+def runs_of(
+    table: str, *, datasets: Sequence[str] = (), rows: Sequence[str] = (), seeds: Sequence[int] = ()
+) -> list[Run]:
+    """The runs of a table in the order in which they are worth doing: every row once, then with the next seed.
+
+    datasets, rows, seeds: only these; without any, all data sets and rows, and as many seeds as the table wants.
+    """
+    if table not in TABLES:
+        raise InputError(f"there is no table {table!r}; choose one of {', '.join(TABLES)}")
+    chosen = TABLES[table]
+    _refuse_unknown("data set", datasets, tuple(chosen.seeds), table)
+    _refuse_unknown("row", rows, tuple(row.label for row in chosen.rows), table)
+    found = [
+        Run(table, row.label, number, dataset, seed, row.preset, {**chosen.settings, **row.settings}, row.value)
+        for dataset, wanted in chosen.seeds.items()
+        for number, row in enumerate(chosen.rows)
+        for seed in (seeds or range(wanted))
+        if (not datasets or dataset in datasets) and (not rows or row.label in rows)
+    ]
+    return sorted(found, key=lambda run: run.seed)
+
+
+def _refuse_unknown(what: str, given: Sequence[str], known: Sequence[str], table: str) -> None:
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise InputError(f"the table {table} has no {what} {unknown[0]!r}; it has {', '.join(known)}")
