@@ -227,6 +227,31 @@ def test_a_window_that_fills_the_table_is_imputed_in_one_go(tiny_casper: Casper,
     np.testing.assert_allclose(tiny_casper.impute_frame(frame), scaler.unscale(estimate[0].T.numpy()), rtol=1e-6)
 
 
+def test_readings_hidden_in_the_training_steps_are_learned_from_only_when_asked_for(
+    small_benchmark: Benchmark, tiny_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+
+    def only_look(_network: Any, data: Any, *_: Any, **__: Any) -> Any:
+        seen.append(data.series.visible)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(imputer, "train", only_look)
+    for train_on_hidden in (False, True):
+        casper = Casper(preset="paper", device="cpu", train_on_hidden=train_on_hidden, **tiny_settings)
+        with pytest.raises(KeyboardInterrupt):
+            casper.fit_benchmark(small_benchmark)
+    observed, hidden = small_benchmark.frame.observed, small_benchmark.hidden
+    strict, generous = (visible.numpy() for visible in seen)
+    np.testing.assert_array_equal(strict, (observed & ~hidden))
+    np.testing.assert_array_equal(generous, observed & ~(hidden & ~small_benchmark.train_steps[:, None]))
+    tested = np.zeros(len(observed), dtype=bool)
+    for start in (*small_benchmark.test_starts, *small_benchmark.validation_starts):
+        tested[start : start + small_benchmark.window] = True
+    assert not (generous & hidden)[tested].any(), "what is scored stays hidden"
+    assert (generous & hidden).any()
+
+
 def test_many_batches_give_what_one_batch_gives(
     tiny_casper: Casper, six_sensors: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import literal
+from casper.cells import Cells, guess_from_time
 from casper.config import ModelConfig
 from casper.model import (
     CasperNetwork,
@@ -64,9 +65,9 @@ def randomised(module: nn.Module) -> Any:
 
 
 def test_the_cell_projection_is_mlp_of_x_times_m_plus_m_times_one_minus_m() -> None:
-    project = randomised(CellProjection(4))
+    project = randomised(CellProjection(SMALL))
     values, visible = double(1, 2, 3), torch.tensor([[[True, False, True], [False, False, True]]])
-    ours = project(values, visible)
+    ours = project(Cells(values, visible))
     for i in range(2):
         for t in range(3):
             mlp = literal.linear(
@@ -202,8 +203,9 @@ def test_an_encoder_layer_injects_the_input_again_then_adds_and_normalises(skip:
     values, visible, _ = window(steps=3)
     h, neighbourhood = double(2, SENSORS, 3, 8), Neighbourhood(INDEX, PRESENT)
     alone = Neighbourhood.alone(SENSORS, h.device)
-    ours, rho_mean, _ = layer(h, values.double(), visible, neighbourhood, alone, Noise.silent(), temperature=1.0)
-    h_skip = h if layer.skip is None else h + layer.skip(values.double(), visible)
+    cells = Cells(values.double(), visible)
+    ours, rho_mean, _ = layer(h, cells, neighbourhood, alone, Noise.silent(), temperature=1.0)
+    h_skip = h if layer.skip is None else h + layer.skip(cells)
     assert (layer.skip is not None) == skip
     h_in = layer.transformer(h_skip, alone, Noise.silent())
     h_out, expected_rho, _ = layer.attention(h_in, neighbourhood, Noise.silent(), temperature=1.0)
@@ -371,6 +373,34 @@ def test_the_relative_bias_depends_on_the_lag_alone_whatever_the_length() -> Non
         assert seen is not None
         lag = torch.arange(steps)[:, None] - torch.arange(steps)
         torch.testing.assert_close(seen.attention[0, 0, 0, :, 0], torch.softmax(lag.double(), dim=-1))
+
+
+@pytest.mark.parametrize("decoder", ["prompts", "mlp"])
+def test_with_a_guess_an_untrained_network_interpolates_in_time(decoder: str) -> None:
+    model = network(SMALL.replace(guess=True, decoder=decoder))
+    values, visible, clock = window()
+    torch.testing.assert_close(model(values, visible, clock).estimate, guess_from_time(values, visible)[..., 0])
+
+
+def test_a_guess_reaches_the_embedding_of_holes_alone() -> None:
+    project: CellProjection = randomised(CellProjection(SMALL.replace(guess=True)))
+    values, visible = double(1, 2, 3), torch.tensor([[[True, False, True], [False, False, True]]])
+    one, other = double(1, 2, 3, 3, seed=1), double(1, 2, 3, 3, seed=2)
+    changed = (project(Cells(values, visible, one)) != project(Cells(values, visible, other))).all(-1)
+    assert torch.equal(changed, ~visible)
+
+
+def test_values_relative_to_the_windows_level_come_back_in_the_tables_units() -> None:
+    model = randomised(network(SMALL.replace(window_level=True)))
+    assert isinstance(model.level, nn.Linear)
+    with torch.no_grad():
+        model.level.weight.zero_()  # it is told the level, and might use it
+    values, visible, clock = window()
+    values, clock = values.double() * 1e6, clock.double()  # far from calm
+    estimate = model(values, visible, clock).estimate
+    moved = model((values * 3 + 5e6) * visible, visible, clock).estimate
+    torch.testing.assert_close(moved, estimate * 3 + 5e6)
+    assert not torch.allclose(network(SMALL)(values.float(), visible, clock.float()).estimate.double(), estimate)
 
 
 @pytest.mark.parametrize("constrained", [False, True])

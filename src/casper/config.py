@@ -112,6 +112,10 @@ class ModelConfig(_Configuration):
     prompts: int = 1000
     prompt_heads: int = 1
     """Heads of the attention to the prompts."""
+    guess: bool = False
+    """Begin with a line through the sensor's own nearest visible steps, and learn what to add (not in the paper)."""
+    window_level: bool = False
+    """Take values relative to the mean and deviation of the window's visible cells (not in the paper)."""
     scaling: Scaling = "global"
     """One mean and deviation for the whole table, or one for each sensor."""
 
@@ -156,6 +160,8 @@ class TrainingConfig(_Configuration):
     """Share of training windows that hide cells in the pattern of another window's real gaps instead."""
     block_gaps: float = 0.0
     """Share of training windows that hide runs of steps of some sensors, as when a sensor fails."""
+    train_on_hidden: bool = False
+    """Benchmarks only: learn also from the readings that are hidden in the training steps, as GRIN and PriSTI do."""
     sparsity: float = 1e-3
     """lambda, the weight of the mean gate probability in the loss."""
     temperature: float = 1.0

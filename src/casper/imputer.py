@@ -112,10 +112,11 @@ class Casper(Imputer):
             raise InputError(
                 f"a window of {window} steps is too long for the split of {benchmark.name}; use a smaller one"
             )
+        handed_back = benchmark.train_steps[:, None] if self.training.train_on_hidden else np.False_
         self._train(
             benchmark.frame,
             benchmark.graph.symmetric(),
-            scored=benchmark.hidden,
+            scored=benchmark.hidden & ~handed_back,
             train_starts=train_starts,
             validation_starts=validation_starts,
             gap_starts=_starts_within(benchmark.gap_source_steps, window),

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from casper.attention import AttentionDetails, GateRule, causal_attention, mean_over_pairs
+from casper.cells import Cells, Level, guess_from_time
 from casper.config import ModelConfig
 from casper.neighbourhood import EdgeLists, Neighbourhood
 from casper.noise import Noise
@@ -37,16 +38,23 @@ class Prediction(NamedTuple):
 
 
 class CellProjection(nn.Module):
-    """H = MLP(X) * M + m * (1 - M): a measured value becomes its embedding, a hole the missing embedding m."""
+    """H = MLP(X) * M + m * (1 - M): a measured value becomes its embedding, a hole the missing embedding m.
 
-    def __init__(self, width: int) -> None:
+    With a guess from the sensor's own visible steps, an MLP of it is added to m.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
+        width = config.width
         self.value = nn.Sequential(nn.Linear(1, width), nn.ReLU(), nn.Linear(width, width))
         self.missing = nn.Parameter(torch.randn(width) * 0.02)
+        if config.guess:
+            self.guess = nn.Sequential(nn.Linear(3, width), nn.ReLU(), nn.Linear(width, width))
 
-    def forward(self, values: Tensor, visible: Tensor) -> Tensor:
+    def forward(self, cells: Cells) -> Tensor:
         # (B, N, T) -> (B, N, T, D)
-        return torch.where(visible[..., None], self.value(values[..., None]), self.missing)
+        missing = self.missing if cells.guess is None else self.missing + self.guess(cells.guess)
+        return torch.where(cells.visible[..., None], self.value(cells.values[..., None]), missing)
 
 
 class Positions(nn.Module):
@@ -210,7 +218,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.skip = CellProjection(config.width) if config.skip else None
+        self.skip = CellProjection(config) if config.skip else None
         self.transformer = TemporalTransformer(config)
         self.attention = CausalAttention(config)
         self.norm = nn.LayerNorm(config.width)
@@ -219,8 +227,7 @@ class EncoderLayer(nn.Module):
     def forward(
         self,
         h: Tensor,
-        values: Tensor,
-        visible: Tensor,
+        cells: Cells,
         neighbourhood: Neighbourhood,
         alone: Neighbourhood,
         noise: Noise,
@@ -229,15 +236,13 @@ class EncoderLayer(nn.Module):
         details: bool = False,
     ) -> tuple[Tensor, Tensor, AttentionDetails | None]:
         """alone: the neighbourhood in which every sensor sees only itself."""
-        h_in = self.before_attention(h, values, visible, alone, noise)
+        h_in = self.before_attention(h, cells, alone, noise)
         h_out, rho_mean, seen = self.attention(h_in, neighbourhood, noise, temperature=temperature, details=details)
         return self.norm(h_in + noise.dropout(h_out, self.dropout)), rho_mean, seen
 
-    def before_attention(
-        self, h: Tensor, values: Tensor, visible: Tensor, alone: Neighbourhood, noise: Noise
-    ) -> Tensor:
+    def before_attention(self, h: Tensor, cells: Cells, alone: Neighbourhood, noise: Noise) -> Tensor:
         if self.skip is not None:
-            h = h + self.skip(values, visible)
+            h = h + self.skip(cells)
         return self.transformer(h, alone, noise)
 
 
@@ -284,6 +289,16 @@ class PromptDecoder(nn.Module):
         return self.bank[: self.count]
 
 
+class _Start(NamedTuple):
+    """What the encoder begins with. level: the window's, if values were taken relative to it."""
+
+    h: Tensor
+    cells: Cells
+    neighbourhood: Neighbourhood
+    alone: Neighbourhood
+    level: Level | None
+
+
 class CasperNetwork(nn.Module):
     """Values and visible cells of a window in, an estimate of every cell out."""
 
@@ -300,13 +315,19 @@ class CasperNetwork(nn.Module):
         self._full = bool(neighbour_present.all())
         for name, list_of_edges in EdgeLists.of(neighbour_index, neighbour_present)._asdict().items():
             self.register_buffer(f"edges_{name}", list_of_edges, persistent=False)
-        self.project = CellProjection(config.width)
+        self.project = CellProjection(config)
+        self.level = nn.Linear(2, config.width) if config.window_level else None
         self.positions = Positions(config.width, sensors=sensors, clock=clock, window=config.window)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
         if config.decoder == "mlp":
             self.decoder = nn.Sequential(nn.Linear(config.width, config.width), nn.ReLU(), nn.Linear(config.width, 1))
         else:
             self.decoder = PromptDecoder(config)
+        if config.guess:  # it is the first estimate
+            last = self.decoder.out[-1] if isinstance(self.decoder, PromptDecoder) else self.decoder[-1]
+            assert isinstance(last, nn.Linear)
+            nn.init.zeros_(last.weight)
+            nn.init.zeros_(last.bias)
 
     def forward(
         self,
@@ -323,62 +344,62 @@ class CasperNetwork(nn.Module):
         sensors: the numbers of the sensors that N stands for, if not all.
         """
         noise = Noise.silent() if noise is None else noise
-        h, rho_means, _ = self._encode(values, visible, clock, noise, temperature=temperature, sensors=sensors)
+        start = self._begin(values, visible, clock, sensors)
+        h, rho_means, _ = self._encode(start, noise, temperature=temperature)
         estimate = self.decoder(h, noise) if isinstance(self.decoder, PromptDecoder) else self.decoder(h).squeeze(-1)
+        if start.cells.guess is not None:
+            estimate = estimate + start.cells.guess[..., 0]
+        if start.level is not None:
+            estimate = estimate * start.level.deviation + start.level.mean
         return Prediction(estimate, torch.stack(rho_means))
 
     def embed(self, values: Tensor, visible: Tensor, clock: Tensor) -> Tensor:
         """The encoder's embeddings, (B, N, T, D)."""
-        return self._encode(values, visible, clock, Noise.silent())[0]
+        return self._encode(self._begin(values, visible, clock), Noise.silent())[0]
 
     def decided(self, values: Tensor, visible: Tensor, clock: Tensor) -> Tensor:
         """Of each layer, the share of gates that are clearly shut or open; (L,), or (0,) without gates."""
         if self.config.gate == "none":
             return values.new_empty(0)
         shares: list[Tensor] = []
-        h, values, neighbourhood, alone = self._begin(values, visible, clock, None)
+        h, cells, neighbourhood, alone, _ = self._begin(values, visible, clock)
         for layer in self.layers:
             assert isinstance(layer, EncoderLayer)
-            h_in = layer.before_attention(h, values, visible, alone, Noise.silent())
+            h_in = layer.before_attention(h, cells, alone, Noise.silent())
             shares.append(layer.attention.decided(h_in, neighbourhood))
-            h, _, _ = layer(h, values, visible, neighbourhood, alone, Noise.silent(), temperature=1.0)
+            h, _, _ = layer(h, cells, neighbourhood, alone, Noise.silent(), temperature=1.0)
         return torch.stack(shares)
 
     def inspect(self, values: Tensor, visible: Tensor, clock: Tensor) -> list[AttentionDetails]:
         """Attention, rho, beta and weight of every layer, for looking at."""
-        return self._encode(values, visible, clock, Noise.silent(), details=True)[2]
+        return self._encode(self._begin(values, visible, clock), Noise.silent(), details=True)[2]
+
+    def _begin(self, values: Tensor, visible: Tensor, clock: Tensor, sensors: Tensor | None = None) -> _Start:
+        neighbourhood = self._neighbourhood() if sensors is None else self._neighbourhood().within(sensors).with_lists()
+        alone = Neighbourhood.alone(values.shape[1], values.device)
+        values = values.masked_fill(~visible, 0.0)
+        level = None
+        if self.level is not None:
+            level = Level.of(values, visible)
+            values = ((values - level.mean) / level.deviation).masked_fill(~visible, 0.0)
+        cells = Cells(values, visible, guess_from_time(values, visible) if self.config.guess else None)
+        h = self.project(cells) + self.positions(clock, sensors)
+        if self.level is not None and level is not None:
+            h = h + self.level(torch.stack((level.mean, level.deviation.log()), dim=-1))
+        return _Start(h, cells, neighbourhood, alone, level)
 
     def _encode(
-        self,
-        values: Tensor,
-        visible: Tensor,
-        clock: Tensor,
-        noise: Noise,
-        *,
-        temperature: float | Tensor = 1.0,
-        sensors: Tensor | None = None,
-        details: bool = False,
+        self, start: _Start, noise: Noise, *, temperature: float | Tensor = 1.0, details: bool = False
     ) -> tuple[Tensor, list[Tensor], list[AttentionDetails]]:
-        h, values, neighbourhood, alone = self._begin(values, visible, clock, sensors)
+        h, cells, neighbourhood, alone, _ = start
         rho_means: list[Tensor] = []
         seen_by_layer: list[AttentionDetails] = []
         for layer in self.layers:
-            h, rho_mean, seen = layer(
-                h, values, visible, neighbourhood, alone, noise, temperature=temperature, details=details
-            )
+            h, rho_mean, seen = layer(h, cells, neighbourhood, alone, noise, temperature=temperature, details=details)
             rho_means.append(rho_mean)
             if seen is not None:
                 seen_by_layer.append(seen)
         return h, rho_means, seen_by_layer
-
-    def _begin(
-        self, values: Tensor, visible: Tensor, clock: Tensor, sensors: Tensor | None
-    ) -> tuple[Tensor, Tensor, Neighbourhood, Neighbourhood]:
-        """The first embedding, the values without what must not be read, all neighbourhoods and that of oneself."""
-        neighbourhood = self._neighbourhood() if sensors is None else self._neighbourhood().within(sensors).with_lists()
-        alone = Neighbourhood.alone(values.shape[1], values.device)
-        values = values.masked_fill(~visible, 0.0)
-        return self.project(values, visible) + self.positions(clock, sensors), values, neighbourhood, alone
 
     def _neighbourhood(self) -> Neighbourhood:
         lists = EdgeLists(*(self.get_buffer(f"edges_{name}") for name in EdgeLists._fields))
