@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 # With a bias, so many programs share out the sensors: enough to fill the largest GPUs.
 _PROGRAMS = 8192
-# More warps than a large GPU holds at a time.
-_MANY_WARPS = 4000
 
 
 def attend(
@@ -84,7 +82,7 @@ def _forward(
     layer = _Layer(query, key, message_query, message_key, gate_query, gate_key, bias)
     out, rho_sum, total, log_sum, best_open = _results(query, gate_kind)
     options = layer.options(gate_kind, noisy=noise_key is not None, constrained=constrained)
-    tiling = layer.tiling(warps=2400, registers=128, two_keys=gate_kind > 0) | options
+    tiling = layer.tiling(warps=2400, registers=128) | options
     layer.launch(
         forward_kernel, layer.sensors, tiling,
         *layer.inputs, noise_key, temperature, start, source, order,
@@ -142,7 +140,7 @@ def _backward(
     """Gradients of query, key, message_query, message_key, gate_query, gate_key, bias; empty where there is no such."""
     layer = _Layer(query, key, message_query, message_key, gate_query, gate_key, bias)
     options = layer.options(gate_kind, noisy=noise_key is not None, constrained=constrained)
-    tiling = layer.tiling(warps=2000, registers=168, two_keys=False) | options
+    tiling = layer.tiling(warps=2000, registers=168) | options
     batch, sensors, steps, heads, _ = query.shape
     groups = heads // tiling["GROUP"]
     query_gradient, key_gradient, message_query_gradient, message_key_gradient = (
@@ -155,7 +153,7 @@ def _backward(
     row_hashes = query.new_empty((0,) if noise_key is None else (batch, sensors, steps), dtype=torch.int32)
     owners, bias_parts = sensors, query.new_empty(0)
     if bias is not None:
-        owners = min(sensors, max(1, _PROGRAMS // (layer.blocks * groups)))
+        owners = min(sensors, max(1, _PROGRAMS // layer.programs_of_sensor(tiling)))
         bias_parts = query.new_zeros(owners, heads, batch, steps, steps)
     out_gradient, total_gradient = out_gradient.contiguous(), total_gradient.contiguous()
     layer.launch(
@@ -223,7 +221,6 @@ class _Layer:
         bias: Tensor | None,
     ) -> None:
         self.batch, self.sensors, self.steps, self._heads, self._channels = query.shape
-        self.blocks = triton.cdiv(self.batch * self.steps, 32)
         self._nvidia = query.is_cuda and torch.version.hip is None
         given = (query, key, message_query, message_key, gate_query, gate_key)
         rows = tuple(None if x is None else in_rows(x) for x in given)
@@ -240,18 +237,18 @@ class _Layer:
             "FAST": self._nvidia,
         }
 
-    def tiling(self, *, warps: int, registers: int, two_keys: bool) -> dict[str, Any]:
+    def tiling(self, *, warps: int, registers: int) -> dict[str, Any]:
         """How a kernel is cut up; measured on an H200 with the shapes of benchmarks/.
 
-        Narrow heads go in pairs, which share a gate. Where there are fewer than `warps` warps, several share the steps
-        of a lane; otherwise a thread may take two steps at a time. A cap on the registers of a thread leaves room for
-        more threads, as long as the channels fit into it; with very many threads a lower one pays.
+        Narrow heads go in pairs, which share a gate; a lane has two rows, which share what is read at the other end of
+        an edge. Where there are fewer than `warps` warps, several share the steps at the other end. A cap on the
+        registers of a thread leaves room for more threads, as long as the channels fit into it.
         """
         padded = triton.next_power_of_2(self._channels)
         group = 2 if padded <= 8 and self._heads % 2 == 0 else 1
-        lanes = self.sensors * self.blocks * (self._heads // group)
+        rows = 2 if self.steps > 1 and padded <= 16 else 1
         splits = 1
-        while splits < 4 and lanes * splits < warps:
+        while splits < 4 and self.sensors * self._blocks(rows) * (self._heads // group) * splits < warps:
             splits *= 2
         cut = {
             "HEADS": self._heads,
@@ -259,19 +256,24 @@ class _Layer:
             "CHANNELS": self._channels,
             "PADDED": padded,
             "VECTOR": min(padded, 4),  # 16 bytes at a time
-            "KEYS": 2 if two_keys and splits == 1 and padded <= 16 else 1,
+            "ROWS": rows,
             "SPLITS": splits,
             "num_warps": splits,
         }
-        if self._nvidia and group * padded <= 16:
-            cut["maxnreg"] = registers if lanes < _MANY_WARPS else min(registers, 128)
+        if self._nvidia and rows * group * padded <= 16:
+            cut["maxnreg"] = registers
         return cut
 
+    def programs_of_sensor(self, cut: dict[str, Any]) -> int:
+        return self._blocks(cut["ROWS"]) * (self._heads // cut["GROUP"])
+
     def launch(self, kernel: Any, sensors: int, constants: dict[str, Any], *arguments: Any) -> None:
-        together = constants["KEYS"] * constants["SPLITS"]
-        even = self.steps % together == 0 and not constants["CONSTRAINED"]
-        programs = sensors * self.blocks * (self._heads // constants["GROUP"])
-        kernel[(programs,)](*arguments, EVEN=even, **constants)
+        even = self.steps % constants["SPLITS"] == 0 and not constants["CONSTRAINED"]
+        kernel[(sensors * self.programs_of_sensor(constants),)](*arguments, EVEN=even, **constants)
+
+    def _blocks(self, rows: int) -> int:
+        """Of 32 lanes."""
+        return triton.cdiv(self.batch * triton.cdiv(self.steps, rows), 32)
 
 
 def in_rows(x: Tensor) -> Tensor:

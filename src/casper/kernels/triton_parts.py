@@ -102,8 +102,22 @@ def log2_sigmoid(x2, FAST: tl.constexpr):
     return tl.minimum(x2, 0.0) - log2(1.0 + exp2(-tl.abs(x2), FAST), FAST)
 
 
-# A tile has the axes (L, R, G, C / V, V): lanes, steps at the other end of an edge, heads, channels loaded V at a time.
-# Lanes come first because Triton then gives each of them a thread, and leaves everything else of a lane to that thread.
+# A tile has the axes (L, R, G, C / V, V): lanes, rows of a lane, heads, channels loaded V at a time. Lanes come first
+# because Triton then gives each of them a thread, and leaves everything else of a lane to that thread.
+
+
+@jit
+def places(block, batch, steps, ROWS: tl.constexpr, LANES: tl.constexpr):
+    """Windows (L,), steps (L, R) and whether they exist (L, R). A lane has ROWS steps in a row of one window.
+
+    What does not exist stands for something that does, so that it can be read. Every 32 lanes have the same places.
+    """
+    lanes_of_window = tl.cdiv(steps, ROWS)
+    place = block * 32 + tl.arange(0, LANES) % 32
+    window = tl.minimum(place // lanes_of_window, batch - 1)
+    step = (place % lanes_of_window)[:, None] * ROWS + tl.arange(0, ROWS)[None, :]
+    alive = (place < batch * lanes_of_window)[:, None] & (step < steps)
+    return window, tl.minimum(step, steps - 1), alive
 
 
 @jit
@@ -126,11 +140,12 @@ def store_channels(
     base, values, rows, row_stride, alive, first_head,
     GROUP: tl.constexpr, CHANNELS: tl.constexpr, PADDED: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """values: (L, G, C / V, V); rows, alive: (L,)."""
+    """values: (L, R, G, C / V, V); rows, alive: (L, R)."""
     head = first_head + tl.arange(0, GROUP)[:, None, None]
     channel = tl.arange(0, PADDED // VECTOR)[None, :, None] * VECTOR + tl.arange(0, VECTOR)[None, None, :]
-    place = base + (rows.to(tl.int64) * row_stride)[:, None, None, None] + (head * CHANNELS + channel)[None, :, :, :]
-    kept = alive[:, None, None, None] & (channel < CHANNELS)[None, :, :, :]
+    place = base + (rows.to(tl.int64) * row_stride)[:, :, None, None, None]
+    place = place + (head * CHANNELS + channel)[None, None, :, :, :]
+    kept = alive[:, :, None, None, None] & (channel < CHANNELS)[None, None, :, :, :]
     tl.store(place, values.to(base.dtype.element_ty), mask=kept)
 
 
@@ -143,12 +158,12 @@ def over_channels(x):
 @jit
 def _by_split(x, SPLITS: tl.constexpr):
     """(S * 32, ...) -> (S, 32, ...)."""
-    if len(x.shape) == 1:
-        parts = tl.reshape(x, [SPLITS, 32])
-    elif len(x.shape) == 2:
+    if len(x.shape) == 2:
         parts = tl.reshape(x, [SPLITS, 32, x.shape[1]])
+    elif len(x.shape) == 3:
+        parts = tl.reshape(x, [SPLITS, 32, x.shape[1], x.shape[2]])
     else:
-        parts = tl.reshape(x, [SPLITS, 32, x.shape[1], x.shape[2], x.shape[3]])
+        parts = tl.reshape(x, [SPLITS, 32, x.shape[1], x.shape[2], x.shape[3], x.shape[4]])
     return parts
 
 
@@ -162,7 +177,7 @@ def merged_sum(x, SPLITS: tl.constexpr):
 
 @jit
 def merged_max(x, SPLITS: tl.constexpr):
-    """(S * 32, G) -> (32, G)."""
+    """(S * 32, R, G) -> (32, R, G)."""
     if SPLITS == 1:
         return x
     return tl.max(_by_split(x, SPLITS), axis=0)
@@ -170,7 +185,10 @@ def merged_max(x, SPLITS: tl.constexpr):
 
 @jit
 def spread(x, SPLITS: tl.constexpr):
-    """(32, G) -> (S * 32, G): the same for every split."""
+    """(32, R, G) -> (S * 32, R, G): the same for every split."""
     if SPLITS == 1:
         return x
-    return tl.reshape(tl.broadcast_to(x[None, :, :], [SPLITS, 32, x.shape[1]]), [SPLITS * 32, x.shape[1]])
+    return tl.reshape(
+        tl.broadcast_to(x[None, :, :, :], [SPLITS, 32, x.shape[1], x.shape[2]]),
+        [SPLITS * 32, x.shape[1], x.shape[2]],
+    )
