@@ -88,9 +88,12 @@ def test_a_package_installed_in_somebody_elses_checkout_does_not_name_their_comm
     assert commit() is None
 
 
-def test_without_git_there_is_no_commit_but_the_one_that_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_git_there_is_no_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     assert commit() is None
+
+
+def test_a_copy_on_another_machine_is_told_its_commit(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CASPER_COMMIT", "abc")
     assert commit() == "abc"
 

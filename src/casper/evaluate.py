@@ -60,14 +60,16 @@ def device_name(device: str) -> str:
 def _commit() -> str | None:
     """The commit of the checkout this package runs from, with a plus sign if files differ from it.
 
-    A copy of a checkout on another machine can be told its commit by CASPER_COMMIT.
+    A copy of a checkout on another machine is told its commit by CASPER_COMMIT.
     """
+    if told := os.environ.get("CASPER_COMMIT"):
+        return told
     here = Path(__file__).resolve()
     try:
         _git(here.parent, "ls-files", "--error-unmatch", here.name)  # else it is installed in somebody else's checkout
         return _git(here.parent, "describe", "--always", "--exclude=*", "--abbrev=40", "--dirty=+")
     except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("CASPER_COMMIT")
+        return None
 
 
 def _git(folder: Path, *arguments: str) -> str:
