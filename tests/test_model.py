@@ -8,12 +8,11 @@ import torch
 from torch import Tensor, nn
 
 import literal
-from casper.cells import Cells, guess_from_time
 from casper.config import ModelConfig
+from casper.embedding import CellProjection, Cells, guess_from_time
 from casper.model import (
     CasperNetwork,
     CausalAttention,
-    CellProjection,
     EncoderLayer,
     PromptDecoder,
     TemporalTransformer,
@@ -401,6 +400,21 @@ def test_values_relative_to_the_windows_level_come_back_in_the_tables_units() ->
     moved = model((values * 3 + 5e6) * visible, visible, clock).estimate
     torch.testing.assert_close(moved, estimate * 3 + 5e6)
     assert not torch.allclose(network(SMALL)(values.float(), visible, clock.float()).estimate.double(), estimate)
+
+
+def test_sharp_gates_are_the_same_gates_with_larger_logits() -> None:
+    plain, sharp = network(), network(SMALL.replace(gate_sharpness=16.0))
+    missing, unexpected = sharp.load_state_dict(plain.state_dict(), strict=False)
+    assert (set(missing), unexpected) == ({"layers.0.attention.sharpness", "layers.1.attention.sharpness"}, [])
+    inputs = window()
+    assert torch.equal(sharp(*inputs).estimate, plain(*inputs).estimate), "they begin alike"
+    sharp.sharpen(0.35)
+    ours, theirs = (torch.logit(one.inspect(*inputs)[0].rho.double()) for one in (sharp, plain))
+    torch.testing.assert_close(ours, 4 * theirs, rtol=1e-3, atol=1e-3)
+    sharp.sharpen(0.7)
+    assert all(layer.attention.sharpness == 16.0 for layer in sharp.layers)
+    sharp.sharpen(1.0)
+    assert all(layer.attention.sharpness == 16.0 for layer in sharp.layers)
 
 
 @pytest.mark.parametrize("constrained", [False, True])

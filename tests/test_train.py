@@ -335,6 +335,14 @@ def test_a_compiled_training_learns_what_an_ordinary_one_does(
         torch.testing.assert_close(compiled.weights[name], weight)
 
 
+def test_gates_become_steep_in_the_course_of_training_and_stay_so(tmp_path: Path) -> None:
+    result = fit(tmp_path, config=TINY.replace(gate_sharpness=100.0, gate_bias=0.0))
+    sharpness = result.weights["layers.0.attention.sharpness"].item()
+    done = (result.best_epoch + 1) * SHORT.batches_per_epoch - 1
+    assert sharpness == pytest.approx(100.0 ** min(1.0, done / SHORT.steps / 0.7))
+    assert result.history[-1].decided[0] > result.history[0].decided[0]
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
 def test_a_recorded_step_gives_bitwise_what_the_step_itself_gives(

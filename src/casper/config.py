@@ -105,6 +105,9 @@ class ModelConfig(_Configuration):
     """Closed gates give their weight to an empty message instead of being normalised away by Z."""
     gate_bias: float = 2.0
     """Where the gates start: the first logit of rho, so that training begins with open gates."""
+    gate_sharpness: float = 1.0
+    """How steep the gates become in the course of training, beginning at 1: rho = sigmoid(sharpness * logit). Steep
+    gates must decide."""
     skip: bool = True
     """False: no skip projection (ablation)."""
     decoder: Decoder = "prompts"
@@ -137,6 +140,7 @@ class ModelConfig(_Configuration):
             self.neighbours is None or self.neighbours >= 1,
             f"neighbours must be at least 1 or None, not {self.neighbours}",
         )
+        _require(self.gate_sharpness >= 1, f"gate_sharpness must be at least 1, not {self.gate_sharpness}")
         _require(self.prompts >= 1, f"prompts must be at least 1, not {self.prompts}")
 
 

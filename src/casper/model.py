@@ -19,13 +19,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from casper.attention import AttentionDetails, GateRule, causal_attention, mean_over_pairs
-from casper.cells import Cells, Level, guess_from_time
 from casper.config import ModelConfig
+from casper.embedding import CellProjection, Cells, Level, Positions, guess_from_time
 from casper.neighbourhood import EdgeLists, Neighbourhood
 from casper.noise import Noise
 
 # With sampled prompts the bank holds this many times the number of prompts, and every training step draws anew.
 SAMPLED_BANK = 4
+# The share of the training after which the gates are as steep as they get: the rest of it fits the weights to them.
+_SHARP_AFTER = 0.7
 # Into so many parts the questions to the prompts are cut on a GPU, each of whose processors works on one at a time.
 _PARTS_ON_GPU = 264
 
@@ -35,50 +37,6 @@ class Prediction(NamedTuple):
 
     estimate: Tensor
     rho_mean: Tensor
-
-
-class CellProjection(nn.Module):
-    """H = MLP(X) * M + m * (1 - M): a measured value becomes its embedding, a hole the missing embedding m.
-
-    With a guess from the sensor's own visible steps, an MLP of it is added to m.
-    """
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        width = config.width
-        self.value = nn.Sequential(nn.Linear(1, width), nn.ReLU(), nn.Linear(width, width))
-        self.missing = nn.Parameter(torch.randn(width) * 0.02)
-        if config.guess:
-            self.guess = nn.Sequential(nn.Linear(3, width), nn.ReLU(), nn.Linear(width, width))
-
-    def forward(self, cells: Cells) -> Tensor:
-        # (B, N, T) -> (B, N, T, D)
-        missing = self.missing if cells.guess is None else self.missing + self.guess(cells.guess)
-        return torch.where(cells.visible[..., None], self.value(cells.values[..., None]), missing)
-
-
-class Positions(nn.Module):
-    """Which sensor, what time of day and week, which step of the window: (N, D), (B, T, F), (T, D) -> (B, N, T, D)."""
-
-    steps: Tensor
-
-    def __init__(self, width: int, *, sensors: int, clock: int, window: int) -> None:
-        super().__init__()
-        self.sensor = nn.Parameter(torch.randn(sensors, width) * 0.02)
-        self.clock = nn.Linear(clock, width)
-        self.register_buffer("steps", _sinusoids(window, width), persistent=False)
-        self.step = nn.Linear(width, width, bias=False)
-
-    def forward(self, clock: Tensor, sensors: Tensor | None) -> Tensor:
-        sensor = self.sensor if sensors is None else self.sensor[sensors]
-        along_time = self.clock(clock) + self.step(self.steps[: clock.shape[1]])  # (B, T, D)
-        return sensor[None, :, None] + along_time[:, None]
-
-
-def _sinusoids(length: int, width: int) -> Tensor:
-    rate = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
-    angle = torch.arange(length)[:, None] * rate
-    return torch.stack((angle.sin(), angle.cos()), dim=-1).reshape(length, width)
 
 
 class TemporalTransformer(nn.Module):
@@ -124,6 +82,8 @@ class CausalAttention(nn.Module):
     The message MLP([query; key]) is split: its first layer into a query and a key part, its last layer behind the sum.
     """
 
+    sharpness: Tensor
+
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         width, self.config = config.width, config
@@ -135,6 +95,8 @@ class CausalAttention(nn.Module):
             self.gate_query, self.gate_key = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
             self.gate_query_logit, self.gate_key_logit = nn.Linear(width, 1), nn.Linear(width, 1, bias=False)
             nn.init.constant_(self.gate_query_logit.bias, config.gate_bias)
+            if config.gate_sharpness > 1:
+                self.register_buffer("sharpness", torch.ones(()))
         self.relative = nn.Parameter(torch.zeros(config.heads, 2 * config.window - 1)) if config.relative_time else None
 
     def forward(
@@ -182,13 +144,14 @@ class CausalAttention(nn.Module):
         weights.append(self.message_key.weight)
         biases.append(self.message_key.bias)
         if self.config.gate == "gumbel":
-            weights.append(self.gate_query_logit.weight @ self.gate_query.weight)
-            weights.append(self.gate_key_logit.weight @ self.gate_key.weight)
+            steep = self.sharpness if self.config.gate_sharpness > 1 else 1.0
+            weights.append(steep * self.gate_query_logit.weight @ self.gate_query.weight)
+            weights.append(steep * self.gate_key_logit.weight @ self.gate_key.weight)
             # Rows of a multiple of 32 numbers: on a GPU no part of a row then lies across more lines of the cache than
             # it must, and Triton knows that it can read four numbers at a time.
             spare = -sum(weight.shape[0] for weight in weights) % 32
             weights.append(h.new_zeros(spare, width))
-            biases += [self.gate_query_logit.bias, h.new_zeros(1 + spare)]
+            biases += [steep * self.gate_query_logit.bias, h.new_zeros(1 + spare)]
         projected = F.linear(h, torch.cat(weights), torch.cat(biases))
         parts = list(projected.split([weight.shape[0] for weight in weights], dim=-1))
         vectors = [part.unflatten(-1, (heads, -1)) for part in parts[: 3 + (self.message_query is not None)]]
@@ -356,6 +319,14 @@ class CasperNetwork(nn.Module):
     def embed(self, values: Tensor, visible: Tensor, clock: Tensor) -> Tensor:
         """The encoder's embeddings, (B, N, T, D)."""
         return self._encode(self._begin(values, visible, clock), Noise.silent())[0]
+
+    def sharpen(self, progress: float) -> None:
+        """Make the gates as steep as they should be after this share of the training; they stay so with the weights."""
+        if self.config.gate == "none" or self.config.gate_sharpness == 1:
+            return
+        for layer in self.layers:
+            assert isinstance(layer, EncoderLayer)
+            layer.attention.sharpness.fill_(self.config.gate_sharpness ** min(1.0, progress / _SHARP_AFTER))
 
     def decided(self, values: Tensor, visible: Tensor, clock: Tensor) -> Tensor:
         """Of each layer, the share of gates that are clearly shut or open; (L,), or (0,) without gates."""

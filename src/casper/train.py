@@ -269,6 +269,7 @@ def _loop(fabric: Fabric, run: _Run) -> None:
     learn = TrainingStep(
         fabric,
         wrapped,
+        network,
         wrapped_optimizer,
         data,
         training,

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from casper.config import TrainingConfig
+from casper.model import CasperNetwork
 from casper.noise import Noise
 from casper.training_masks import TrainingMasks
 
@@ -32,7 +33,7 @@ _first_steps = threading.Lock()
 
 
 class TrainingStep:
-    """Call it with the step's number. network, optimizer: as Fabric set them up.
+    """Call it with the step's number. network, optimizer: as Fabric set them up. bare: the network within.
 
     loss: of the last step; loss_sum, rho_sum: added up until they are set to zero; all () on the device.
     """
@@ -41,6 +42,7 @@ class TrainingStep:
         self,
         fabric: Fabric,
         network: Any,
+        bare: CasperNetwork,
         optimizer: Any,
         data: TrainingData,
         training: TrainingConfig,
@@ -49,7 +51,7 @@ class TrainingStep:
         window: int,
         seed: int,
     ) -> None:
-        self._fabric, self._network, self._optimizer = fabric, network, optimizer
+        self._fabric, self._network, self._bare, self._optimizer = fabric, network, bare, optimizer
         self._data, self._training, self._patches = data, training, patches
         self._window, self._seed = window, seed
         self._masks = TrainingMasks(training, gaps=data.gaps, gap_starts=data.gap_starts)
@@ -84,6 +86,7 @@ class TrainingStep:
     def _prepare(self, step: int) -> None:
         seed_for_step(self._generator, self._seed, step)
         self._temperature.fill_(_temperature(self._training, step))
+        self._bare.sharpen(step / self._training.steps)
         for group in self._optimizer.param_groups:
             rate = learning_rate(self._training, step)
             if isinstance(group["lr"], Tensor):

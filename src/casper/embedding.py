@@ -1,11 +1,14 @@
-"""What the network is told about every cell of a window before it looks further: plain arithmetic, nothing learned."""
+"""The first embedding of a window: what every cell is told about itself before it looks at any other."""
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from casper.config import ModelConfig
 
 # A window's deviation is not taken to be smaller than this share of the table's: calm windows are not blown up.
 _CALMEST = 0.1
@@ -54,3 +57,47 @@ def guess_from_time(values: Tensor, visible: Tensor) -> Tensor:
     near_before = torch.where(some_before, 1 / (1 + since), 0.0)
     near_after = torch.where(some_after, 1 / (1 + until), 0.0)
     return torch.stack((guess, near_before, near_after), dim=-1)
+
+
+class CellProjection(nn.Module):
+    """H = MLP(X) * M + m * (1 - M): a measured value becomes its embedding, a hole the missing embedding m.
+
+    With a guess from the sensor's own visible steps, an MLP of it is added to m.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        width = config.width
+        self.value = nn.Sequential(nn.Linear(1, width), nn.ReLU(), nn.Linear(width, width))
+        self.missing = nn.Parameter(torch.randn(width) * 0.02)
+        if config.guess:
+            self.guess = nn.Sequential(nn.Linear(3, width), nn.ReLU(), nn.Linear(width, width))
+
+    def forward(self, cells: Cells) -> Tensor:
+        # (B, N, T) -> (B, N, T, D)
+        missing = self.missing if cells.guess is None else self.missing + self.guess(cells.guess)
+        return torch.where(cells.visible[..., None], self.value(cells.values[..., None]), missing)
+
+
+class Positions(nn.Module):
+    """Which sensor, what time of day and week, which step of the window: (N, D), (B, T, F), (T, D) -> (B, N, T, D)."""
+
+    steps: Tensor
+
+    def __init__(self, width: int, *, sensors: int, clock: int, window: int) -> None:
+        super().__init__()
+        self.sensor = nn.Parameter(torch.randn(sensors, width) * 0.02)
+        self.clock = nn.Linear(clock, width)
+        self.register_buffer("steps", _sinusoids(window, width), persistent=False)
+        self.step = nn.Linear(width, width, bias=False)
+
+    def forward(self, clock: Tensor, sensors: Tensor | None) -> Tensor:
+        sensor = self.sensor if sensors is None else self.sensor[sensors]
+        along_time = self.clock(clock) + self.step(self.steps[: clock.shape[1]])  # (B, T, D)
+        return sensor[None, :, None] + along_time[:, None]
+
+
+def _sinusoids(length: int, width: int) -> Tensor:
+    rate = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
+    angle = torch.arange(length)[:, None] * rate
+    return torch.stack((angle.sin(), angle.cos()), dim=-1).reshape(length, width)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from casper.cells import Level, guess_from_time
+from casper.embedding import Level, guess_from_time
 
 
 def test_a_guess_is_a_line_through_the_nearest_visible_steps_and_tells_how_near_they_are() -> None:
