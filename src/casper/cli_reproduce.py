@@ -11,7 +11,7 @@ from casper.options import DataDir, Device, DeviceOption, Quiet, Settings, Trust
 
 
 def reproduce(
-    table: Annotated[str, typer.Argument(help="main, ablation, sparsity or prompts.")],
+    table: Annotated[str, typer.Argument(help="main, ablation, sparsity, prompts or gates.")],
     dataset: Annotated[list[str] | None, typer.Option(help="Only this data set (repeat for more).")] = None,
     row: Annotated[list[str] | None, typer.Option(help="Only this row of the table (repeat for more).")] = None,
     seeds: Annotated[str | None, typer.Option(help="These seeds, such as 0,1,2; else the table's.")] = None,

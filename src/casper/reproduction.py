@@ -100,6 +100,23 @@ TABLES: dict[str, TableOfRuns] = {
     ),
 }
 
+TABLES["gates"] = TableOfRuns(
+    "which rules make gates decide, and what it costs, on AQI-36",
+    tuple(
+        Row(label + words, {**settings, "gate_hard_inference": hard})
+        for label, settings in {
+            "soft gates": {},
+            "null slot": {"gate_null_slot": True},
+            "straight-through, null slot": {"gate_straight_through": True, "gate_null_slot": True},
+            "steep": {"gate_sharpness": 16.0},
+            "steep, null slot": {"gate_sharpness": 16.0, "gate_null_slot": True},
+        }.items()
+        for words, hard in (("", False), (", hard at inference", True))
+    ),
+    dict.fromkeys(_AQI36, 2),
+    _SHORTER,
+)
+
 
 def runs_of(
     table: str, *, datasets: Sequence[str] = (), rows: Sequence[str] = (), seeds: Sequence[int] = ()
