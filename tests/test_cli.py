@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from casper import Casper, __version__, datasets
-from casper import imputer as imputer_module
+from casper import neural as neural_module
 from casper.methods import METHODS
 from casper.simulate import Simulation
 
@@ -300,7 +300,7 @@ def test_ctrl_c_ends_in_a_sentence(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(imputer_module, "train", interrupted)
+    monkeypatch.setattr(neural_module, "train", interrupted)
     told = command("fit", readings, "-o", "model", *tiny_options)
     assert told.code == 130
     assert told.err == "casper: stopped; an unfinished training continues with --resume\n"

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from casper import Casper, InputError, imputer, windows
+from casper import Casper, InputError, neural, windows
 from casper.baselines.linear import LinearImputer
 from casper.datasets import Benchmark
 from casper.frame import from_arrays
@@ -146,7 +146,7 @@ def test_a_failed_fit_leaves_the_model_as_it_was(
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(imputer, "train", stop)
+    monkeypatch.setattr(neural, "train", stop)
     with pytest.raises(KeyboardInterrupt):
         model.fit(1000 * six_sensors.table, sensors=six_sensors.sensors)
     pd.testing.assert_frame_equal(model.impute(six_sensors.table), before, check_exact=True)
@@ -236,7 +236,7 @@ def test_readings_hidden_in_the_training_steps_are_learned_from_only_when_asked_
         seen.append(data.series.visible)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(imputer, "train", only_look)
+    monkeypatch.setattr(neural, "train", only_look)
     for train_on_hidden in (False, True):
         casper = Casper(preset="paper", device="cpu", train_on_hidden=train_on_hidden, **tiny_settings)
         with pytest.raises(KeyboardInterrupt):
@@ -262,7 +262,7 @@ def test_many_batches_give_what_one_batch_gives(
 
 @pytest.mark.parametrize(("starts", "groups"), [([0, 6, 12, 18, 20], [[0, 2], [1, 3], [4]]), ([3], [[0]]), ([], [])])
 def test_windows_are_grouped_so_that_none_of_a_group_overlap(starts: list[int], groups: list[list[int]]) -> None:
-    assert [group.tolist() for group in imputer._apart(np.asarray(starts), 12)] == groups
+    assert [group.tolist() for group in neural._apart(np.asarray(starts), 12)] == groups
 
 
 # ---------------------------------------------------------------------- benchmarks

@@ -408,12 +408,12 @@ def test_sharp_gates_are_the_same_gates_with_larger_logits() -> None:
     assert (set(missing), unexpected) == ({"layers.0.attention.sharpness", "layers.1.attention.sharpness"}, [])
     inputs = window()
     assert torch.equal(sharp(*inputs).estimate, plain(*inputs).estimate), "they begin alike"
-    sharp.sharpen(0.35)
+    sharp.progressed(0.35)
     ours, theirs = (torch.logit(one.inspect(*inputs)[0].rho.double()) for one in (sharp, plain))
     torch.testing.assert_close(ours, 4 * theirs, rtol=1e-3, atol=1e-3)
-    sharp.sharpen(0.7)
+    sharp.progressed(0.7)
     assert all(layer.attention.sharpness == 16.0 for layer in sharp.layers)
-    sharp.sharpen(1.0)
+    sharp.progressed(1.0)
     assert all(layer.attention.sharpness == 16.0 for layer in sharp.layers)
 
 

@@ -172,19 +172,12 @@ def test_windows_are_cut_sensor_by_sensor() -> None:
     assert torch.equal(cut(series().values, torch.tensor([0, 2]), 4), window.values)
 
 
-def test_a_windows_share_and_hidden_cells() -> None:
+def test_a_share_of_a_batch() -> None:
     window = series().window(torch.tensor([0, 2, 4]), 3)
     half = window.share(slice(1, 3))
     assert torch.equal(half.values, window.values[1:])
     assert torch.equal(half.visible, window.visible[1:])
     assert torch.equal(half.clock, window.clock[1:])
-    hidden = torch.zeros_like(window.visible)
-    hidden[0, 0, 1] = True
-    without = window.without(hidden)
-    assert without.values[0, 0].tolist() == [1.0, 0.0, 5.0]
-    assert without.visible[0, 0].tolist() == [True, False, True]
-    assert torch.equal(without.values[1:], window.values[1:])
-    assert window.values[0, 0, 1] == 3.0, "the original window is left alone"
 
 
 @pytest.mark.parametrize(("steps", "window", "stride"), [(10, 4, 3), (10, 4, 4), (10, 10, 5), (7, 3, 1), (9, 4, 100)])

@@ -18,7 +18,7 @@ Scaling = Literal["global", "sensor"]
 Precision = Literal["32-true", "bf16-mixed"]
 
 
-class _Configuration:
+class Configuration:
     """JSON round trip for the dataclasses below; unknown keys and values of the wrong kind are errors."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -69,11 +69,22 @@ def _require(condition: bool, message: str) -> None:
 
 
 @dataclass(frozen=True)
-class ModelConfig(_Configuration):
-    """The network. The defaults are the paper's; the ablations of its Table 2 are values of these settings."""
+class NetworkConfig(Configuration):
+    """What every network that fills windows has to be told."""
 
     window: int = 24
     """Steps the model sees at a time (T)."""
+    scaling: Scaling = "global"
+    """One mean and deviation for the whole table, or one for each sensor."""
+
+    def __post_init__(self) -> None:
+        _require(self.window >= 2, f"window must be at least 2 steps, not {self.window}")
+
+
+@dataclass(frozen=True)
+class ModelConfig(NetworkConfig):
+    """CASPER. The defaults are the paper's; the ablations of its Table 2 are values of these settings."""
+
     width: int = 32
     """Size of every embedding (D)."""
     layers: int = 4
@@ -119,11 +130,9 @@ class ModelConfig(_Configuration):
     """Begin with a line through the sensor's own nearest visible steps, and learn what to add (not in the paper)."""
     window_level: bool = False
     """Take values relative to the mean and deviation of the window's visible cells (not in the paper)."""
-    scaling: Scaling = "global"
-    """One mean and deviation for the whole table, or one for each sensor."""
 
     def __post_init__(self) -> None:
-        _require(self.window >= 2, f"window must be at least 2 steps, not {self.window}")
+        super().__post_init__()
         _require(self.layers >= 1, f"layers must be at least 1, not {self.layers}")
         _require(self.heads >= 1, f"heads must be at least 1, not {self.heads}")
         _require(
@@ -145,7 +154,7 @@ class ModelConfig(_Configuration):
 
 
 @dataclass(frozen=True)
-class TrainingConfig(_Configuration):
+class TrainingConfig(Configuration):
     """The training. The defaults are the paper's."""
 
     epochs: int = 300

@@ -25,7 +25,7 @@ from casper.checkpoint import (
 )
 from casper.errors import InputError, MissingPackageError
 from casper.files import atomic
-from casper.model import CasperNetwork
+from casper.learning import WindowNetwork
 
 CHECKPOINT = "checkpoint.safetensors"
 METRICS = "metrics.csv"
@@ -87,7 +87,7 @@ class Keeper:
     def __init__(
         self,
         folder: Path,
-        network: CasperNetwork,
+        network: WindowNetwork,
         optimizer: torch.optim.Optimizer,
         *,
         identity: Mapping[str, Any],
@@ -118,7 +118,7 @@ class Keeper:
             get_ema_multi_avg_fn(decay)(self._averaged, self._parameters, step)
 
     @contextlib.contextmanager
-    def averaged_weights(self) -> Generator[CasperNetwork]:
+    def averaged_weights(self) -> Generator[WindowNetwork]:
         """The network with the weights to be judged."""
         if self._averaging == 0:
             yield self._network

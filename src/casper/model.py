@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from casper.attention import AttentionDetails, GateRule, causal_attention, mean_over_pairs
-from casper.config import ModelConfig
+from casper.config import ModelConfig, TrainingConfig
 from casper.embedding import CellProjection, Cells, Level, Positions, guess_from_time
+from casper.learning import Example, Outcome, WindowNetwork
 from casper.neighbourhood import EdgeLists, Neighbourhood
 from casper.noise import Noise
 
@@ -262,9 +263,10 @@ class _Start(NamedTuple):
     level: Level | None
 
 
-class CasperNetwork(nn.Module):
+class CasperNetwork(WindowNetwork):
     """Values and visible cells of a window in, an estimate of every cell out."""
 
+    config: ModelConfig
     neighbour_index: Tensor
     neighbour_present: Tensor
 
@@ -316,17 +318,28 @@ class CasperNetwork(nn.Module):
             estimate = estimate * start.level.deviation + start.level.mean
         return Prediction(estimate, torch.stack(rho_means))
 
+    def loss(self, example: Example, noise: Noise, *, training: TrainingConfig, temperature: Tensor) -> Outcome:
+        """Mean absolute error on the hidden cells, and the l1 norm of the gates."""
+        predicted = self(
+            example.readable, example.seen, example.clock, noise, temperature=temperature, sensors=example.sensors
+        )
+        error = example.mean_absolute_error(predicted.estimate)
+        return Outcome(error + training.sparsity * predicted.rho_mean.sum(), predicted.rho_mean)
+
+    def impute(self, values: Tensor, visible: Tensor, clock: Tensor) -> Tensor:
+        return self(values, visible, clock).estimate
+
     def embed(self, values: Tensor, visible: Tensor, clock: Tensor) -> Tensor:
         """The encoder's embeddings, (B, N, T, D)."""
         return self._encode(self._begin(values, visible, clock), Noise.silent())[0]
 
-    def sharpen(self, progress: float) -> None:
-        """Make the gates as steep as they should be after this share of the training; they stay so with the weights."""
+    def progressed(self, share: float) -> None:
+        """The gates become as steep as they should be by now; they stay so with the weights."""
         if self.config.gate == "none" or self.config.gate_sharpness == 1:
             return
         for layer in self.layers:
             assert isinstance(layer, EncoderLayer)
-            layer.attention.sharpness.fill_(self.config.gate_sharpness ** min(1.0, progress / _SHARP_AFTER))
+            layer.attention.sharpness.fill_(self.config.gate_sharpness ** min(1.0, share / _SHARP_AFTER))
 
     def decided(self, values: Tensor, visible: Tensor, clock: Tensor) -> Tensor:
         """Of each layer, the share of gates that are clearly shut or open; (L,), or (0,) without gates."""

@@ -6,18 +6,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from casper.checkpoint import read_tensors, under_prefix, with_prefix, write_tensors
-from casper.config import ModelConfig
 from casper.errors import InputError, some
 from casper.files import atomic_folder
 from casper.graph import SensorGraph
-from casper.model import CasperNetwork
 from casper.windows import Scaler
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -27,6 +25,7 @@ _FORMAT = "casper-model-1"
 _SHIPPED = Path(__file__).parent / "weights"
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "format": str,
+    "method": str,
     "model": dict,
     "training": dict,
     "preset": str,
@@ -39,6 +38,9 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "graph_origin": str,
 }
 """Keys of config.json and what they hold."""
+_OF_THE_GRAPH = ("neighbour_index", "neighbour_present")
+
+Network = TypeVar("Network", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -49,18 +51,14 @@ class Loaded:
     scaler: Scaler
     source: Path
 
-    def network(self, config: ModelConfig) -> CasperNetwork:
+    def into(self, network: Network) -> Network:
+        """The network with these weights."""
         try:
-            network = CasperNetwork(
-                config,
-                neighbour_index=self.weights["neighbour_index"],
-                neighbour_present=self.weights["neighbour_present"],
-                clock=2 * len(self.description["periods"]),
-            )
+            expected = {name: tensor.clone() for name, tensor in network.named_buffers() if name in _OF_THE_GRAPH}
             network.load_state_dict(self.weights)
-            if not set(network.neighbour_index.flatten().tolist()) <= set(range(len(self.graph.sensors))):
-                raise KeyError("neighbour_index")
-        except (KeyError, RuntimeError) as error:
+            if not all(torch.equal(network.get_buffer(name), tensor) for name, tensor in expected.items()):
+                raise RuntimeError("the neighbours are not those of the graph")
+        except RuntimeError as error:
             raise InputError(
                 f"the weights in {self.source} do not fit their config.json; the folder is damaged"
             ) from error
@@ -74,7 +72,7 @@ def shipped() -> tuple[str, ...]:
 
 def write(
     folder: Path,
-    network: CasperNetwork,
+    network: nn.Module,
     graph: SensorGraph,
     scaler: Scaler,
     description: Mapping[str, Any],
@@ -133,6 +131,7 @@ def _description(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is not readable JSON ({error})") from error
     if not isinstance(description, dict) or description.get("format") != _FORMAT:
         raise InputError(f"{path} does not describe a CASPER model of a format this version knows ({_FORMAT})")
+    description.setdefault("method", "casper")  # the only one there was at first
     unknown, missing = sorted(set(description) - set(_KINDS)), sorted(set(_KINDS) - set(description))
     if unknown or missing:
         told = [f"unknown keys {', '.join(unknown)}"] * bool(unknown) + [f"no {', '.join(missing)}"] * bool(missing)

@@ -12,11 +12,11 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import torch
 import torch.utils.deterministic
@@ -37,6 +37,7 @@ from casper.keeper import (
     refuse_other_training,
 )
 from casper.kernels import choose_version
+from casper.learning import Losses, WindowNetwork
 from casper.model import CasperNetwork
 from casper.patches import sensor_patches
 from casper.progress import TrainingProgress
@@ -56,6 +57,7 @@ __all__ = [
     "build_network",
     "check_device",
     "fast_but_repeatable",
+    "initialised",
     "read_result",
     "train",
     "uses_cuda",
@@ -63,6 +65,7 @@ __all__ = [
 ]
 
 Accelerator = Literal["auto", "cpu", "cuda"]
+Network = TypeVar("Network", bound=WindowNetwork)
 
 _FEWEST_VALIDATION_WINDOWS = 16
 _WINDOWS_FOR_GATES = 4
@@ -97,20 +100,27 @@ class TrainingData:
         return replace(self, series=series, **moved)
 
 
-def build_network(config: ModelConfig, data: TrainingData, *, seed: int) -> CasperNetwork:
+def initialised(make: Callable[[], Network], *, seed: int) -> Network:
     """A network with initial weights drawn from `seed`, leaving the global generator as it was."""
     with _global_generator, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # the CPU's alone: a GPU's may be part of a recording just now
-        return CasperNetwork(
+        return make()
+
+
+def build_network(config: ModelConfig, data: TrainingData, *, seed: int) -> CasperNetwork:
+    return initialised(
+        lambda: CasperNetwork(
             config,
             neighbour_index=data.neighbour_index,
             neighbour_present=data.neighbour_present,
             clock=data.series.clock.shape[1],
-        )
+        ),
+        seed=seed,
+    )
 
 
 def train(
-    network: CasperNetwork,
+    network: WindowNetwork,
     data: TrainingData,
     training: TrainingConfig,
     *,
@@ -226,7 +236,7 @@ def fast_but_repeatable(device: torch.device) -> Generator[None]:
 
 @dataclass(frozen=True)
 class _Run:
-    network: CasperNetwork
+    network: WindowNetwork
     data: TrainingData
     training: TrainingConfig
     seed: int
@@ -254,8 +264,10 @@ def _loop(fabric: Fabric, run: _Run) -> None:
     network = copy.deepcopy(run.network).to(fabric.device)
     optimizer = _optimizer(network, training, fabric.device)
     compiled = _compiling_pays(training, fabric) if training.compiled is None else training.compiled
-    joined = cast("CasperNetwork", torch.compile(network, dynamic=False)) if compiled else network
-    wrapped, wrapped_optimizer = fabric.setup(joined, optimizer)
+    losses = Losses(network, training)
+    wrapped, wrapped_optimizer = fabric.setup(
+        cast("Losses", torch.compile(losses, dynamic=False)) if compiled else losses, optimizer
+    )
     keeper = Keeper(
         run.folder,
         network,
@@ -316,7 +328,7 @@ def _compiling_pays(training: TrainingConfig, fabric: Fabric) -> bool:
     return on_one_gpu and choose_version(fabric.device) == "triton" and training.steps >= _STEPS_WORTH_COMPILING
 
 
-def _optimizer(network: CasperNetwork, training: TrainingConfig, device: torch.device) -> torch.optim.Optimizer:
+def _optimizer(network: WindowNetwork, training: TrainingConfig, device: torch.device) -> torch.optim.Optimizer:
     """On a GPU the learning rate is a number on the device, so that a recorded step can be told another one."""
     on_gpu = device.type == "cuda"
     rate = torch.tensor(training.learning_rate, device=device) if on_gpu else training.learning_rate
@@ -343,7 +355,7 @@ def _validate(fabric: Fabric, keeper: Keeper, data: TrainingData, training: Trai
         for starts in mine.split(at_once) if len(mine) else ():
             window = data.series.window(starts, length)
             truth, scored = cut(data.truth, starts, length), cut(data.scored, starts, length)
-            estimate = network(window.values, window.visible, window.clock).estimate
+            estimate = network.quick_impute(window.values, window.visible, window.clock)
             error = (estimate - truth).abs() * data.deviation[:, None]
             sums += torch.stack(((error * scored).sum(), scored.sum())).double()
     sums = fabric.all_reduce(sums, reduce_op="sum")

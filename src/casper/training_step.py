@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from casper.config import TrainingConfig
-from casper.model import CasperNetwork
+from casper.learning import Example, WindowNetwork, mean_of
 from casper.noise import Noise
 from casper.training_masks import TrainingMasks
 
@@ -33,7 +33,7 @@ _first_steps = threading.Lock()
 
 
 class TrainingStep:
-    """Call it with the step's number. network, optimizer: as Fabric set them up. bare: the network within.
+    """Call it with the step's number. losses, optimizer: as Fabric set them up. network: the one that learns.
 
     loss: of the last step; loss_sum, rho_sum: added up until they are set to zero; all () on the device.
     """
@@ -41,8 +41,8 @@ class TrainingStep:
     def __init__(
         self,
         fabric: Fabric,
-        network: Any,
-        bare: CasperNetwork,
+        losses: Any,
+        network: WindowNetwork,
         optimizer: Any,
         data: TrainingData,
         training: TrainingConfig,
@@ -51,7 +51,7 @@ class TrainingStep:
         window: int,
         seed: int,
     ) -> None:
-        self._fabric, self._network, self._bare, self._optimizer = fabric, network, bare, optimizer
+        self._fabric, self._losses, self._network, self._optimizer = fabric, losses, network, optimizer
         self._data, self._training, self._patches = data, training, patches
         self._window, self._seed = window, seed
         self._masks = TrainingMasks(training, gaps=data.gaps, gap_starts=data.gap_starts)
@@ -86,7 +86,7 @@ class TrainingStep:
     def _prepare(self, step: int) -> None:
         seed_for_step(self._generator, self._seed, step)
         self._temperature.fill_(_temperature(self._training, step))
-        self._bare.sharpen(step / self._training.steps)
+        self._network.progressed(step / self._training.steps)
         for group in self._optimizer.param_groups:
             rate = learning_rate(self._training, step)
             if isinstance(group["lr"], Tensor):
@@ -110,27 +110,19 @@ class TrainingStep:
         window = data.series.window(starts, self._window, patch)
         hidden = self._masks.draw(window.visible, generator, patch)
         # The whole batch's count normalises every process's loss, so that their gradients add up to one's.
-        count = hidden.sum().clamp_min(1) / self._fabric.world_size
+        divisor = hidden.sum().clamp_min(1) / self._fabric.world_size
         window, hidden = window.share(self._share), hidden[self._share]
-        seen = window.without(hidden)
-        prediction = self._network(
-            seen.values,
-            seen.visible,
-            seen.clock,
-            Noise(generator, batch=training.batch_size, share=self._share),
-            sensors=patch,
-            temperature=self._temperature,
-        )
-        error = ((prediction.estimate - window.values).abs() * hidden).sum() / count
-        loss = error + training.sparsity * prediction.rho_mean.sum()
+        example = Example(window.values, window.visible, hidden, window.clock, divisor, patch)
+        noise = Noise(generator, batch=training.batch_size, share=self._share)
+        loss, rho_mean = self._losses(example, noise, self._temperature)
         self._optimizer.zero_grad(set_to_none=True)
         self._fabric.backward(loss)
         # A check for infinite gradients would wait for the device.
-        self._fabric.clip_gradients(self._network, self._optimizer, max_norm=training.clip, error_if_nonfinite=False)
+        self._fabric.clip_gradients(self._losses, self._optimizer, max_norm=training.clip, error_if_nonfinite=False)
         self._optimizer.step()
         self.loss.copy_(loss.detach())
         self.loss_sum += loss.detach()
-        self.rho_sum += prediction.rho_mean.detach().mean()
+        self.rho_sum += mean_of(rho_mean.detach())
 
 
 def seed_for_step(generator: torch.Generator, seed: int, step: int) -> None:

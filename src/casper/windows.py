@@ -128,11 +128,6 @@ class Window:
         """One process's part of the batch."""
         return Window(self.values[share], self.visible[share], self.clock[share])
 
-    def without(self, hidden: Tensor) -> Window:
-        """The same windows with some cells hidden from the model."""
-        visible = self.visible & ~hidden
-        return Window(self.values * visible, visible, self.clock)
-
 
 def cut(table: Tensor, starts: Tensor, length: int, sensors: Tensor | None = None) -> Tensor:
     """(T, N) and (B,) -> (B, N, length), of all sensors or of some."""

@@ -1,0 +1,402 @@
+"""What every imputer with a network does: fit it on windows of a table, fill tables with it, save and load itself."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Self, TypeVar, get_args
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from casper import pretrained
+from casper.baselines.linear import interpolate
+from casper.config import NetworkConfig, TrainingConfig
+from casper.contract import Imputer, TableOptions
+from casper.datasets import Benchmark
+from casper.errors import InputError
+from casper.frame import SensorFrame
+from casper.graph import SensorGraph
+from casper.learning import WindowNetwork
+from casper.masks import hide_like_gaps
+from casper.metrics import score_table, window_counts
+from casper.progress import progress_over
+from casper.train import Accelerator, TrainingData, TrainingResult, check_device, initialised, train, watched_starts
+from casper.windows import Scaler, Series, choose_periods, clock_features, spread_starts, windows_at_once
+
+ConfigT = TypeVar("ConfigT", bound=NetworkConfig)
+NetworkT = TypeVar("NetworkT", bound=WindowNetwork)
+
+
+@dataclass(frozen=True)
+class Recipe(Generic[ConfigT]):
+    """A network's settings and those of its training."""
+
+    model: ConfigT
+    training: TrainingConfig
+
+
+class NeuralImputer(Imputer, Generic[ConfigT, NetworkT]):
+    """An imputer whose network fills windows. A method says its recipe and how its network is made.
+
+    Any setting of the network or of its training can be given by name.
+    progress: draw a bar while it works; a text begins the line, to tell models apart that are fitted side by side.
+    """
+
+    recipe: ClassVar[Recipe[Any]]
+    preset: str = "default"
+
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        device: Accelerator = "auto",
+        devices: int = 1,
+        progress: bool | str = False,
+        **settings: Any,
+    ) -> None:
+        if not (isinstance(seed, int) and 0 <= seed < 2**32):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"seed must be a whole number from 0 to {2**32 - 1}, not {seed!r}")
+        if device not in get_args(Accelerator):
+            raise InputError(f"device must be one of {', '.join(get_args(Accelerator))}, not {device!r}")
+        self.seed, self.devices, self.progress = seed, devices, progress
+        self.device: Accelerator = device
+        self._use(self.recipe, settings)
+        self.network: NetworkT | None = None
+        self.result: TrainingResult | None = None
+        self.card: dict[str, Any] = {}
+        self._scaler: Scaler | None = None
+        self._periods: tuple[float, ...] = ()
+        self._linear_mae: float | None = None
+        self._folder: Path | None = None
+        self._tensorboard = False
+
+    def _use(self, recipe: Recipe[ConfigT], settings: dict[str, Any]) -> None:
+        """The recipe with some settings changed."""
+        of_model, of_training = set(recipe.model.__dataclass_fields__), set(TrainingConfig.__dataclass_fields__)
+        unknown = sorted(set(settings) - of_model - of_training)
+        if unknown:
+            raise InputError(
+                f"{type(self).__name__} has no setting {', '.join(unknown)}; "
+                f"known: {', '.join(sorted(of_model | of_training))}"
+            )
+        self.config = recipe.model.replace(**{name: settings[name] for name in settings if name in of_model})
+        self.training = recipe.training.replace(**{name: settings[name] for name in settings if name in of_training})
+
+    # ------------------------------------------------------------------ what a method says
+
+    @abstractmethod
+    def make_network(self, graph: SensorGraph, *, clock: int) -> NetworkT:
+        """By the settings. clock: the number of its features."""
+
+    def choose_graph(self, graph: SensorGraph) -> SensorGraph:
+        """Which form of a benchmark's directed graph the method is meant for."""
+        return graph.symmetric()
+
+    def prepare_network(self, network: NetworkT, data: TrainingData, folder: Path) -> None:
+        """Whatever comes before the training."""
+
+    def neighbours(self, graph: SensorGraph) -> tuple[torch.Tensor, torch.Tensor]:
+        """A table of the sensors that belong together, see `SensorGraph.neighbour_table`."""
+        index, present = graph.neighbour_table(max_neighbours=None, include_self=False)
+        return torch.as_tensor(index), torch.as_tensor(present)
+
+    def train_in(self, folder: str | Path, *, tensorboard: bool = False) -> Self:
+        """Keep checkpoints and metrics in `folder`, and continue from there if it holds an unfinished training."""
+        self._folder, self._tensorboard = Path(folder), tensorboard
+        return self
+
+    # ------------------------------------------------------------------ fitting
+
+    def fit_frame(self, frame: SensorFrame, graph: SensorGraph) -> None:
+        self._check_length(frame)
+        random = np.random.default_rng(self.seed)
+        held = hide_like_gaps(frame.observed, share=self.training.validation_share, rng=random)
+        starts = np.arange(len(frame.times) - self.config.window + 1)
+        # Windows side by side are enough to watch the error on every held-back cell once or twice.
+        watched = spread_starts(len(frame.times), self.config.window, max(1, self.config.window // 2))
+        data = self._train(
+            frame,
+            graph,
+            scored=held,
+            train_starts=starts,
+            validation_starts=watched,
+            gap_starts=starts,
+            scaled_on=~held,
+        )
+        self._linear_mae = self._mae_of_linear(frame, held, watched_starts(data, self.training, self.config.window))
+
+    def fit_benchmark(self, benchmark: Benchmark) -> None:
+        """Train on the training windows' visible cells, watch the scored cells of the validation windows."""
+        steps, window = len(benchmark.frame.times), self.config.window
+        self._check_length(benchmark.frame)
+        train_starts = _refit(benchmark.train_starts, benchmark.window, window, steps)
+        validation_starts = _refit(benchmark.validation_starts, benchmark.window, window, steps)
+        if not (len(train_starts) and len(validation_starts)):
+            raise InputError(
+                f"a window of {window} steps is too long for the split of {benchmark.name}; use a smaller one"
+            )
+        graph = self.choose_graph(benchmark.graph)
+        handed_back = benchmark.train_steps[:, None] if self.training.train_on_hidden else np.False_
+        self._train(
+            benchmark.frame,
+            graph,
+            scored=benchmark.hidden & ~handed_back,
+            train_starts=train_starts,
+            validation_starts=validation_starts,
+            gap_starts=_starts_within(benchmark.gap_source_steps, window),
+            scaled_on=benchmark.train_steps[:, None] & ~benchmark.hidden,
+        )
+        self._remember(benchmark.frame, graph, TableOptions())
+
+    def _train(
+        self,
+        frame: SensorFrame,
+        graph: SensorGraph,
+        *,
+        scored: NDArray[np.bool_],
+        train_starts: NDArray[np.int64],
+        validation_starts: NDArray[np.int64],
+        gap_starts: NDArray[np.int64],
+        scaled_on: NDArray[np.bool_],
+    ) -> TrainingData:
+        """scored: (T, N), hidden from training and watched; scaled_on: (T, N), what the scaler may read."""
+        scaler = Scaler.fit(frame.values, frame.observed & scaled_on, self.config.scaling, graph)
+        periods = choose_periods(frame.step, len(frame.times))
+        scaled = np.where(frame.observed, scaler.scale(frame.values), 0.0)
+        visible = frame.observed & ~scored
+        cpu = torch.device("cpu")
+        index, present = self.neighbours(graph)
+        data = TrainingData(
+            series=Series.build(scaled, visible, clock_features(frame.times, periods), cpu),
+            truth=torch.as_tensor(scaled, dtype=torch.float32),
+            scored=torch.as_tensor(scored & frame.observed),
+            train_starts=torch.as_tensor(train_starts),
+            validation_starts=torch.as_tensor(validation_starts),
+            gaps=torch.as_tensor(~frame.observed),
+            gap_starts=torch.as_tensor(gap_starts),
+            deviation=torch.as_tensor(scaler.deviation, dtype=torch.float32),
+            neighbour_index=index,
+            neighbour_present=present,
+            fingerprint=_fingerprint(frame, visible),
+        )
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary) if self._folder is None else self._folder
+            network = initialised(lambda: self.make_network(graph, clock=2 * len(periods)), seed=self.seed)
+            self.prepare_network(network, data, folder)
+            result = train(
+                network,
+                data,
+                self.training,
+                seed=self.seed,
+                folder=folder,
+                accelerator=self.device,
+                devices=self.devices,
+                resume=True,
+                progress=self.progress,
+                tensorboard=self._tensorboard,
+            )
+        network.load_state_dict(result.weights)
+        # Only now: a training that fails leaves the model as it was.
+        self.network, self.result, self._scaler, self._periods = network.eval(), result, scaler, periods
+        return data
+
+    def _mae_of_linear(self, frame: SensorFrame, held: NDArray[np.bool_], starts: torch.Tensor) -> float | None:
+        """The error of linear interpolation on the very cells, counted as often, that the validation error is from."""
+        if not (held & frame.observed).any():
+            return None
+        filled = interpolate(frame.hide(held))
+        scores = score_table(
+            frame.values, filled, held & frame.observed, starts=starts.numpy(), window=self.config.window
+        )
+        return scores["mae"]
+
+    # ------------------------------------------------------------------ imputing
+
+    def impute_frame(self, frame: SensorFrame) -> NDArray[np.float64]:
+        """Windows overlap by half; near a window's middle the model knows most, so the middle counts most."""
+        self._check_length(frame)
+        window = self.config.window
+        weight = 1.0 + np.minimum(np.arange(window), np.arange(window)[::-1])
+        total = np.zeros(frame.values.shape)
+        weights = np.zeros((len(frame.times), 1))
+        starts = spread_starts(len(frame.times), window, max(1, window // 2))
+        complete_before = np.concatenate(([0], np.cumsum(frame.observed.all(axis=1))))
+        with_holes = starts[complete_before[starts + window] - complete_before[starts] < window]
+        for batch, estimate in self._estimates(frame, with_holes, window):
+            rows = slice(int(batch[0]), int(batch[-1]) + window)
+            together = torch.zeros(rows.stop - rows.start, estimate.shape[1], device=estimate.device)
+            weighted = (estimate.float() * torch.as_tensor(weight, dtype=torch.float32, device=estimate.device)).mT
+            for apart in _apart(batch, window):
+                steps = torch.as_tensor(batch[apart, None] - batch[0] + np.arange(window), device=estimate.device)
+                together[steps] += weighted[torch.as_tensor(apart, device=estimate.device)]
+            total[rows] += together.cpu().numpy()
+            places = (batch[:, None] + np.arange(window)).ravel()
+            weights[:, 0] += np.bincount(places, np.tile(weight, len(batch)), minlength=len(weights))
+        estimated = self._fitted_scaler.unscale(total / np.maximum(weights, 1.0))
+        return np.where(weights > 0, estimated, frame.values)
+
+    def impute_windows(self, benchmark: Benchmark) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+        """Every benchmark window on its own. A model with a shorter window averages the ones that fit into it."""
+        self.check_benchmark(benchmark)
+        frame = benchmark.frame.hide(benchmark.hidden)
+        length = min(self.config.window, benchmark.window)
+        offsets = spread_starts(benchmark.window, length, max(1, length // 4))
+        needed = np.unique(benchmark.test_starts[:, None] + offsets)
+        estimates = np.empty((len(needed), len(frame.sensors), length), dtype=np.float32)
+        done = 0
+        for batch, estimate in self._estimates(frame, needed, length):
+            estimates[done : done + len(batch)] = estimate.float().cpu().numpy()
+            done += len(batch)
+        weight = np.zeros(benchmark.window)
+        for offset in offsets:
+            weight[offset : offset + length] += 1.0
+        for starts in np.array_split(benchmark.test_starts, max(1, len(benchmark.test_starts) // 256)):
+            total = np.zeros((len(starts), len(frame.sensors), benchmark.window))
+            for offset in offsets:
+                total[:, :, offset : offset + length] += estimates[np.searchsorted(needed, starts + offset)]
+            yield starts, self._fitted_scaler.unscale((total / weight).swapaxes(1, 2)).swapaxes(1, 2)
+
+    @torch.inference_mode()
+    def _estimates(
+        self, frame: SensorFrame, starts: NDArray[np.int64], length: int
+    ) -> Iterator[tuple[NDArray[np.int64], torch.Tensor]]:
+        """Batches of starts (B,), rising, and scaled estimates (B, N, length) on the device.
+
+        Only the batch's rows are held as tensors.
+        """
+        network, device = self._placed_network()
+        per_batch = windows_at_once(device, len(frame.sensors) * length)
+        batches = np.array_split(starts, -(-len(starts) // per_batch)) if len(starts) else []
+        for batch in progress_over(batches, "filling", shown=bool(self.progress)):
+            series, first = self._series(frame, int(batch[0]), int(batch[-1]) + length, device)
+            window = series.window(torch.as_tensor(batch - first, device=device), length)
+            yield batch, network.impute(window.values, window.visible, window.clock)
+
+    def _series(self, frame: SensorFrame, first: int, last: int, device: torch.device) -> tuple[Series, int]:
+        rows = slice(first, last)
+        observed = frame.observed[rows]
+        scaled = np.where(observed, self._fitted_scaler.scale(frame.values[rows]), 0.0)
+        return Series.build(scaled, observed, clock_features(frame.times[rows], self._periods), device), first
+
+    def _placed_network(self) -> tuple[NetworkT, torch.device]:
+        if self.network is None:
+            raise InputError("this model is not fitted yet; call fit(table) first")
+        check_device(self.device, 1)
+        device = torch.device("cuda" if self.device != "cpu" and torch.cuda.is_available() else "cpu")
+        return self.network.to(device), device
+
+    @property
+    def _fitted_scaler(self) -> Scaler:
+        if self._scaler is None:
+            raise InputError("this model is not fitted yet; call fit(table) first")
+        return self._scaler
+
+    def _check_length(self, frame: SensorFrame) -> None:
+        if len(frame.times) < self.config.window:
+            raise InputError(
+                f"the table has {len(frame.times)} steps, the model looks at {self.config.window} at a time; "
+                "use a longer table or a model with a smaller window (--set window=...)"
+            )
+
+    # ------------------------------------------------------------------ saving and loading
+
+    def save_pretrained(self, folder: str | Path, *, force: bool = False) -> Path:
+        """A folder with config.json and model.safetensors, written whole or not at all."""
+        if self.network is None or self._step is None:
+            raise InputError("this model is not fitted yet; call fit(table) first")
+        description = {
+            "method": self.name,
+            "model": self.config.to_dict(),
+            "training": self.training.to_dict(),
+            "preset": self.preset,
+            "seed": self.seed,
+            "step_seconds": self._step.total_seconds(),
+            "periods": list(self._periods),
+            "options": {
+                "freq": self._options.freq,
+                "timezone": self._options.timezone,
+                "missing_values": list(self._options.missing_values),
+            },
+            "card": self.describe(),
+        }
+        return pretrained.write(Path(folder), self.network, self.graph, self._fitted_scaler, description, force=force)
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path, *, device: Accelerator = "auto", progress: bool = False) -> Self:
+        """Load a folder made by `save_pretrained`, or shipped weights by name (see `casper.pretrained.shipped`)."""
+        loaded = pretrained.read(name)
+        if loaded.description["method"] != cls.name:
+            raise InputError(f"{name} holds a model of the method {loaded.description['method']}, not {cls.name}")
+        model = cls(device=device, progress=progress)
+        try:
+            model.config = type(model.config).from_dict(loaded.description["model"])
+            model.training = TrainingConfig.from_dict(loaded.description["training"])
+        except InputError as error:
+            raise InputError(f"{loaded.source / pretrained.CONFIG}: {error}") from error
+        model.preset, model.seed = loaded.description["preset"], loaded.description["seed"]
+        model.card = loaded.description["card"]
+        model._scaler, model._periods = loaded.scaler, tuple(loaded.description["periods"])
+        model._graph, model._step = loaded.graph, pd.Timedelta(seconds=loaded.description["step_seconds"])
+        options = loaded.description["options"]
+        model._options = TableOptions(options["freq"], options["timezone"], tuple(options["missing_values"]))
+        network = model.make_network(loaded.graph, clock=2 * len(model._periods))
+        model.network = loaded.into(network)
+        return model
+
+    def describe(self) -> dict[str, Any]:
+        """What a person wants to know about a fitted model; of a loaded one, what was written with it."""
+        if self.result is None or self.network is None:
+            return self.card
+        return {
+            "sensors": len(self.graph.sensors),
+            "graph": self.graph.origin,
+            "parameters": sum(parameter.numel() for parameter in self.network.parameters()),
+            "epochs": len(self.result.history),
+            "best_epoch": self.result.best_epoch,
+            "validation_mae": self.result.best_mae,
+            "validation_mae_of_linear_interpolation": self._linear_mae,
+            "seconds": sum(record.seconds for record in self.result.history),
+            "torch": torch.__version__,
+            "trained_on": torch.cuda.get_device_name() if torch.cuda.is_available() and self.device != "cpu" else "CPU",
+        }
+
+
+def _apart(starts: NDArray[np.int64], window: int) -> list[NDArray[np.int64]]:
+    """Places of the starts, which rise, in groups whose windows do not overlap: sums over a group need no order."""
+    groups: list[list[int]] = []
+    for place, start in enumerate(starts):
+        for group in groups:
+            if starts[group[-1]] + window <= start:
+                group.append(place)
+                break
+        else:
+            groups.append([place])
+    return [np.asarray(group) for group in groups]
+
+
+def _refit(starts: NDArray[np.int64], length: int, window: int, steps: int) -> NDArray[np.int64]:
+    """Starts of windows of another length within the steps that a benchmark's windows cover."""
+    if window == length:
+        return starts
+    return _starts_within(window_counts(starts, length, steps) > 0, window)
+
+
+def _starts_within(steps: NDArray[np.bool_], window: int) -> NDArray[np.int64]:
+    """Starts of all windows whose every step is among `steps`."""
+    return np.flatnonzero(np.convolve(steps, np.ones(window), mode="valid") > window - 0.5)
+
+
+def _fingerprint(frame: SensorFrame, visible: NDArray[np.bool_]) -> str:
+    """Tells tables apart, so that a training is not continued on other data."""
+    digest = hashlib.sha256()
+    for part in (np.where(visible, frame.values, 0.0), visible, frame.times.asi8):
+        digest.update(np.ascontiguousarray(part).tobytes())
+    digest.update("\n".join(frame.sensors).encode())
+    return digest.hexdigest()
