@@ -294,6 +294,13 @@ def test_an_unfinished_training_survives_a_command_that_cannot_begin(
     assert Path("model.training/checkpoint.safetensors").read_bytes() == b"hours of work"
 
 
+def test_methods_without_a_network_have_nothing_to_keep(command: Command, readings: str) -> None:
+    told = command("fit", readings, "-o", "model", "--method", "knn")
+    assert told.code == 2
+    assert "casper impute --method knn" in told.err
+    assert "choose one of casper, mean" in command("fit", readings, "-o", "model", "--method", "magic").err
+
+
 def test_ctrl_c_ends_in_a_sentence(
     command: Command, readings: str, tiny_options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from casper import Casper, pretrained
 from casper.errors import InputError
+from casper.methods import load_model
 from casper.pretrained import CONFIG, WEIGHTS
 from casper.simulate import Simulation
 
@@ -93,6 +94,20 @@ def test_a_folder_that_exists_is_replaced_only_by_force(tiny_casper: Casper, fol
     tiny_casper.save_pretrained(folder, force=True)
     assert (folder / WEIGHTS).read_bytes() == before
     assert not (folder / "metrics.csv").exists()
+
+
+def test_a_model_is_loaded_by_its_own_method(folder: Path) -> None:
+    assert isinstance(load_model(folder, device="cpu"), Casper)
+    change_config(folder, lambda description: description.update(method="magic"))
+    with pytest.raises(InputError, match="holds a model of the method magic, not casper"):
+        Casper.from_pretrained(folder)
+    with pytest.raises(InputError, match="there is no method 'magic'"):
+        load_model(folder)
+
+
+def test_a_model_of_before_there_were_other_methods_is_a_casper(folder: Path) -> None:
+    change_config(folder, lambda description: description.pop("method"))
+    assert isinstance(load_model(folder, device="cpu"), Casper)
 
 
 def test_shipped_weights_are_found_by_name(tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

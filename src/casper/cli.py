@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from casper import __version__
-from casper.cli_reproduce import reproduce
+from casper import __version__, cli_research
 from casper.errors import InputError, ProblemsError
 from casper.options import (
     Adjacency,
@@ -42,9 +40,9 @@ from casper.options import (
     Timezone,
     Trust,
     ValueColumn,
-    chosen_settings,
     fit_table,
     graph_inputs,
+    method_options,
     read_file,
     refuse_output,
     refuse_settings,
@@ -62,8 +60,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-data_app = typer.Typer(help="The published benchmarks: which are at hand, and are their bytes the right ones?")
-app.add_typer(data_app, name="data", no_args_is_help=True)
 
 _INTERRUPTED = 130  # what Typer exits with when the user presses Ctrl-C
 
@@ -161,6 +157,7 @@ def fit(
     value_column: ValueColumn = None,
     ignore_column: IgnoreColumn = None,
     key: Key = None,
+    method: Annotated[str, typer.Option(help="What to fit (see `casper methods`).")] = "casper",
     preset: Preset = PresetName.fast,
     seed: Seed = 0,
     device: DeviceOption = Device.auto,
@@ -176,23 +173,30 @@ def fit(
 ) -> None:
     """Fit a model on a table and keep it in a folder."""
     from casper import console, datasets
-    from casper.config import benchmark_settings
     from casper.files import refuse_replacing_folder
-    from casper.imputer import Casper
+    from casper.methods import has_network, make_imputer
+    from casper.neural import NeuralImputer
     from casper.pretrained import FILES
 
     console.set_up_notes(quiet=quiet)
     refuse_replacing_folder(out, force=force, ours=FILES)
     work = training_folder(out, resume=resume, force=force)
+    if not has_network(method):
+        raise InputError(f"{method} has nothing to keep; fill the table at once: casper impute --method {method}")
     is_benchmark = table in datasets.NAMES and not Path(table).exists()
-    model = Casper(
-        preset=preset.value,
+    options = method_options(
+        method,
+        preset=preset,
         seed=seed,
-        device=device.value,
-        devices=devices,
+        device=device,
         progress=not quiet,
-        **(benchmark_settings(preset.value, table) if is_benchmark else {}) | chosen_settings(settings, config),
-    ).train_in(work, tensorboard=tensorboard)
+        settings=settings,
+        config=config,
+        benchmark=table if is_benchmark else None,
+    )
+    model = make_imputer(method, devices=devices, **options)
+    assert isinstance(model, NeuralImputer)
+    model.train_in(work, tensorboard=tensorboard)
     benchmark = read = None
     if is_benchmark:
         benchmark = datasets.load(table, data_dir=data_dir, trust=trust)
@@ -238,9 +242,8 @@ def impute(
 ) -> None:
     """Write the same table without holes. Without --model it fits one first."""
     from casper import console
-    from casper.imputer import Casper
     from casper.io import write_table
-    from casper.methods import make_imputer
+    from casper.methods import load_model, make_imputer
 
     console.set_up_notes(quiet=quiet)
     refuse_output(out, force=force)
@@ -249,10 +252,10 @@ def impute(
         refuse_settings(settings, beside="--model")
         if any((sensors, distances, adjacency)):
             console.note("The model brings its own sensor network; the one given here is not used.")
-        imputer: Imputer = Casper.from_pretrained(model, device=device.value, progress=not quiet)
+        imputer: Imputer = load_model(model, device=device.value, progress=not quiet)
     else:
-        options = {"preset": preset.value, "seed": seed, "device": device.value, "progress": not quiet}
-        imputer = make_imputer(method, **_method_options(method, options, settings))
+        options = method_options(method, preset=preset, seed=seed, device=device, progress=not quiet, settings=settings)
+        imputer = make_imputer(method, **options)
         fit_table(imputer, read, sensors, distances, adjacency, freq, timezone, missing_value)
     filled = imputer.impute(read, freq=freq, timezone=timezone, missing_values=missing_value, all_steps=all_steps)
     if model is not None:  # a fit has told them already
@@ -260,90 +263,6 @@ def impute(
     # Rows that the file did not have cannot be written in its very form.
     write_table(filled, out, like=look if filled.index.equals(read.index) else None, force=force)
     console.show_filled(out, filled)
-
-
-@app.command()
-def evaluate(
-    dataset: Annotated[str, typer.Argument(help="A benchmark: aqi36, metr-la-point, metr-la-block, ...")],
-    method: Annotated[str | None, typer.Option(help="Fit this method on the benchmark, then score it.")] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Score a fitted model: a folder, or the name of shipped weights.")
-    ] = None,
-    preset: Preset = PresetName.fast,
-    seed: Seed = 0,
-    device: DeviceOption = Device.auto,
-    settings: Settings = None,
-    data_dir: DataDir = None,
-    trust: Trust = False,
-    out: Annotated[Path | None, typer.Option("--out", help="Also write a result file (JSON).")] = None,
-    force: Force = False,
-    as_json: AsJson = False,
-) -> None:
-    """Score a method or a fitted model on a benchmark's test cells."""
-    from casper import console, datasets
-    from casper.config import benchmark_settings
-    from casper.evaluate import device_name, provenance, write_result
-    from casper.evaluate import evaluate as score
-    from casper.files import refuse_overwriting
-    from casper.imputer import Casper
-    from casper.methods import make_imputer
-
-    if (method is None) == (model is None):
-        raise InputError("say what to score: either --method NAME or --model MODEL")
-    if out is not None:
-        refuse_overwriting(out, force=force)
-    started = time.time()
-    if model is not None:
-        refuse_settings(settings, beside="--model")
-        imputer: Imputer = Casper.from_pretrained(model, device=device.value)
-    else:
-        assert method is not None
-        options = {"preset": preset.value, "seed": seed, "device": device.value, "progress": not as_json}
-        options |= benchmark_settings(preset.value, dataset)
-        imputer = make_imputer(method, **_method_options(method, options, settings))
-    benchmark = datasets.load(dataset, data_dir=data_dir, trust=trust)
-    if model is None:
-        imputer.fit_benchmark(benchmark)
-    scores = score(imputer, benchmark)
-    if out is not None:
-        about = imputer.describe() if isinstance(imputer, Casper) else {}
-        origin = provenance(seed=seed if model is None else None, device=device_name(device.value), started=started)
-        write_result(out, {**scores, "model": about, **origin})
-    if as_json:
-        typer.echo(json.dumps(scores))
-    else:
-        console.show_scores(scores)
-
-
-app.command()(reproduce)
-
-
-@app.command()
-def results(
-    folder: Annotated[Path, typer.Option(help="Folder with result files.")] = Path("results"),
-    page: Annotated[Path | None, typer.Option(help="Write the page of results here, its plots beside it.")] = None,
-    into: Annotated[Path | None, typer.Option(help="Put the short table between the marks of this document.")] = None,
-) -> None:
-    """Make tables and plots of the result files that `casper reproduce` and `casper evaluate --out` wrote."""
-    from casper.results import fill_in, read_results
-    from casper.results_page import short_table, write_page
-
-    read = read_results(folder)
-    if page is not None:
-        typer.echo(f"Wrote {', '.join(map(str, write_page(read, page)))}")
-    if into is not None:
-        fill_in(into, short_table(read))
-    if page is None and into is None:
-        typer.echo(short_table(read))
-
-
-@app.command()
-def methods() -> None:
-    """List every imputer there is."""
-    from casper import console
-    from casper.methods import METHODS
-
-    console.show_methods({name: method.summary for name, method in METHODS.items()})
 
 
 @app.command()
@@ -382,38 +301,8 @@ def demo(
     console.show_demo(run_demo(out, force=force))
 
 
-@data_app.command("list")
-def data_list(data_dir: DataDir = None) -> None:
-    """Which benchmarks there are, and which of them are at hand."""
-    from casper import console, datasets
-
-    console.show_benchmarks(datasets.at_hand(data_dir=data_dir))
-
-
-@data_app.command("verify")
-def data_verify(
-    names: Annotated[list[str] | None, typer.Argument(help="Benchmarks to check; without any, all at hand.")] = None,
-    data_dir: DataDir = None,
-) -> None:
-    """Check bytes, masks, counts and splits against the published protocols."""
-    from casper import console, datasets
-
-    wanted = names or [name for name, lacking in datasets.at_hand(data_dir=data_dir).items() if not lacking]
-    if not wanted:
-        raise InputError(f"no benchmark is in {datasets.data_folder(data_dir)}; see `casper data list`")
-    results = {name: datasets.verify(name, data_dir=data_dir) for name in wanted}
-    console.show_checks(results)
-    if not all(check.ok for checks in results.values() for check in checks):
-        raise typer.Exit(code=1)
-
-
-def _method_options(method: str, options: dict[str, Any], settings: list[str] | None) -> dict[str, Any]:
-    """Only CASPER has a preset, a seed and settings."""
-    if method == "casper":
-        return options | chosen_settings(settings, None)
-    refuse_settings(settings, beside=f"--method {method}")
-    return {}
-
-
 def _each(error: InputError) -> list[str]:
     return list(error.problems) if isinstance(error, ProblemsError) else [str(error)]
+
+
+cli_research.add_commands(app)

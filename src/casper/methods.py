@@ -1,23 +1,68 @@
-"""Every imputer there is, by name."""
+"""Every imputer there is, by name; loaded when it is first asked for."""
 
 from __future__ import annotations
 
-from typing import Any
+import importlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from casper.baselines.knn import NeighbourMeanImputer
-from casper.baselines.linear import LinearImputer
-from casper.baselines.mean import MeanImputer
+from casper.config import benchmark_settings
 from casper.contract import Imputer
 from casper.errors import InputError
-from casper.imputer import Casper
 
-METHODS: dict[str, type[Imputer]] = {
-    method.name: method for method in (Casper, MeanImputer, LinearImputer, NeighbourMeanImputer)
+if TYPE_CHECKING:
+    from casper.neural import NeuralImputer
+    from casper.train import Accelerator
+
+_PLACES = {
+    "casper": "casper.imputer:Casper",
+    "mean": "casper.baselines.mean:MeanImputer",
+    "linear": "casper.baselines.linear:LinearImputer",
+    "knn": "casper.baselines.knn:NeighbourMeanImputer",
 }
 
 
+class _Methods(Mapping[str, type[Imputer]]):
+    def __getitem__(self, name: str) -> type[Imputer]:
+        if name not in _PLACES:
+            raise InputError(f"there is no method {name!r}; choose one of {', '.join(_PLACES)}")
+        module, _, imputer = _PLACES[name].partition(":")
+        return getattr(importlib.import_module(module), imputer)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_PLACES)
+
+    def __len__(self) -> int:
+        return len(_PLACES)
+
+
+METHODS: Mapping[str, type[Imputer]] = _Methods()
+
+
 def make_imputer(name: str, **options: Any) -> Imputer:
-    """An imputer that is not fitted yet. Only CASPER takes options."""
-    if name not in METHODS:
-        raise InputError(f"there is no method {name!r}; choose one of {', '.join(METHODS)}")
+    """An imputer that is not fitted yet. Those with a network take options: a seed, a device, any setting of theirs."""
     return METHODS[name](**options)
+
+
+def has_network(name: str) -> bool:
+    from casper.neural import NeuralImputer
+
+    return issubclass(METHODS[name], NeuralImputer)
+
+
+def settings_for(name: str, preset: str, benchmark: str) -> dict[str, Any]:
+    """What a method with a network changes for one of the benchmarks."""
+    if name == "casper":
+        return benchmark_settings(preset, benchmark)
+    return {"window": 36} if benchmark == "aqi36" else {}
+
+
+def load_model(name: str | Path, *, device: Accelerator = "auto", progress: bool = False) -> NeuralImputer[Any, Any]:
+    """A fitted model of whichever method: a folder made by `save_pretrained`, or shipped weights by name."""
+    from casper import pretrained
+    from casper.neural import NeuralImputer
+
+    method = METHODS[pretrained.read(name).description["method"]]
+    assert issubclass(method, NeuralImputer), "only these can be saved"
+    return method.from_pretrained(name, device=device, progress=progress)

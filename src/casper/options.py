@@ -125,6 +125,30 @@ def fit_table(
     imputer.fit(table, **inputs, freq=freq, timezone=timezone, missing_values=tuple(missing_values or ()))
 
 
+def method_options(
+    method: str,
+    *,
+    preset: PresetName,
+    seed: int,
+    device: Device,
+    progress: bool,
+    settings: list[str] | None,
+    config: Path | None = None,
+    benchmark: str | None = None,
+) -> dict[str, Any]:
+    """What a method is made with. Only those with a network have a seed and settings, only CASPER has presets."""
+    from casper.methods import has_network, settings_for
+
+    if not has_network(method):
+        refuse_settings(settings, beside=f"--method {method}")
+        return {}
+    options: dict[str, Any] = {"seed": seed, "device": device.value, "progress": progress}
+    if method == "casper":
+        options["preset"] = preset.value
+    for_benchmark = {} if benchmark is None else settings_for(method, preset.value, benchmark)
+    return {**options, **for_benchmark, **chosen_settings(settings, config)}
+
+
 def chosen_settings(pairs: list[str] | None, config: Path | None) -> dict[str, Any]:
     """Settings from a JSON file and from name=value pairs, the pairs winning."""
     settings: Any = {}

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from casper.config import TrainingConfig
 from casper.contract import Imputer
-from casper.methods import METHODS, make_imputer
+from casper.methods import METHODS, has_network, make_imputer
+from casper.neural import NeuralImputer
 from casper.simulate import Simulation
 
 
 @pytest.fixture(scope="session", params=list(METHODS))
 def make(request: pytest.FixtureRequest, tiny_settings: dict[str, Any]) -> Callable[[], Imputer]:
-    """Makes an imputer that is not fitted yet; Casper's training is a few steps, the contract needs no more."""
-    hurried = {**tiny_settings, "epochs": 1, "batches_per_epoch": 4, "device": "cpu"}
-    options: dict[str, Any] = hurried if request.param == "casper" else {}
+    """Makes an imputer that is not fitted yet; trainings are a few steps, the contract needs no more."""
+    options: dict[str, Any] = {}
+    if has_network(request.param):
+        recipe = cast("type[NeuralImputer[Any, Any]]", METHODS[request.param]).recipe
+        known = {*type(recipe.model).__dataclass_fields__, *TrainingConfig.__dataclass_fields__}
+        hurried = {**tiny_settings, "epochs": 1, "batches_per_epoch": 4}
+        options = {"device": "cpu", **{name: value for name, value in hurried.items() if name in known}}
     return lambda: make_imputer(request.param, **options)
 
 

@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import arrays
 from casper.contract import Imputer
 from casper.datasets import Benchmark
 from casper.errors import InputError
-from casper.methods import METHODS, make_imputer
+from casper.methods import METHODS, has_network, make_imputer
 from casper.metrics import window_counts
 from casper.simulate import Simulation
 
@@ -207,7 +207,7 @@ def test_sensors_in_another_order_are_filled_alike(fitted: Imputer, six_sensors:
     pd.testing.assert_frame_equal(permuted, fitted.impute(table).iloc[:, order], check_exact=True)
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "casper"])
+@pytest.mark.parametrize("name", [name for name in METHODS if not has_network(name)])
 @FEW
 @given(order=st.permutations(range(6)))
 def test_a_baseline_fitted_in_another_order_fills_alike(six_sensors: Simulation, name: str, order: list[int]) -> None:
@@ -217,7 +217,7 @@ def test_a_baseline_fitted_in_another_order_fills_alike(six_sensors: Simulation,
     pd.testing.assert_frame_equal(permuted, straight.iloc[:, order], rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "casper"])
+@pytest.mark.parametrize("name", [name for name in METHODS if not has_network(name)])
 @FEW
 @given(factor=st.floats(0.01, 100), shift=st.floats(-1000, 1000))
 def test_other_units_give_the_same_answer_in_those_units(
