@@ -52,6 +52,17 @@ def test_a_run_leaves_a_result_file_that_tells_everything_and_a_model(opened: Op
     assert model.config.width == 8
 
 
+def test_a_method_without_a_network_is_run_in_the_same_way(opened: Opened, tmp_path: Path) -> None:
+    workshop = opened(settings=None)
+    run = Run("baselines", "linear", 2, "small", 0, method="linear")
+    assert do_runs([run], workshop, tell=print) == {}
+    told = read(workshop, run)
+    assert (told["method"], told["steps"], told["parameters"], told["curve"]) == ("linear", 0, 0, [])
+    assert told["windows"] > 0
+    assert told["imputing_seconds"] >= 0
+    assert not (tmp_path / "work").exists()
+
+
 def test_what_is_done_is_not_done_again(opened: Opened) -> None:
     do_runs([of_seed(0)], opened(), tell=print)
     before = opened().result_of(of_seed(0)).read_bytes()

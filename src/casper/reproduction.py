@@ -16,7 +16,10 @@ _NOT_SHIPPED = ("aqi", "pems-bay-point", "pems-bay-block")
 
 @dataclass(frozen=True)
 class Run:
-    """One training and its score. settings: what it changes in the preset; value: the place on the x axis of a plot."""
+    """One training and its score. settings: what it changes in the preset; value: the place on the x axis of a plot.
+
+    preset: of CASPER; other methods have none.
+    """
 
     table: str
     row: str
@@ -26,6 +29,7 @@ class Run:
     preset: str = "paper"
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
     value: float | None = None
+    method: str = "casper"
 
     @property
     def name(self) -> str:
@@ -40,6 +44,7 @@ class Row:
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
     preset: str = "paper"
     value: float | None = None
+    method: str = "casper"
 
 
 @dataclass(frozen=True)
@@ -131,7 +136,17 @@ def runs_of(
     _refuse_unknown("data set", datasets, tuple(chosen.seeds), table)
     _refuse_unknown("row", rows, tuple(row.label for row in chosen.rows), table)
     found = [
-        Run(table, row.label, number, dataset, seed, row.preset, {**chosen.settings, **row.settings}, row.value)
+        Run(
+            table,
+            row.label,
+            number,
+            dataset,
+            seed,
+            row.preset,
+            {**chosen.settings, **row.settings},
+            row.value,
+            row.method,
+        )
         for dataset, wanted in chosen.seeds.items()
         for number, row in enumerate(chosen.rows)
         for seed in (seeds or range(wanted))

@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 
-from casper.config import benchmark_settings
 from casper.datasets import Benchmark
 from casper.evaluate import device_name, evaluate, provenance, write_result
-from casper.imputer import Casper
 from casper.keeper import EpochRecord
+from casper.methods import has_network, make_imputer, settings_for
+from casper.neural import NeuralImputer
 from casper.reproduction import Run
 from casper.train import Accelerator, fast_but_repeatable, uses_cuda
 
@@ -101,40 +101,61 @@ def _keep_traceback(folder: Path) -> Path:
 def _do(run: Run, workshop: Workshop, benchmark: Benchmark) -> dict[str, Any]:
     begun = time.time()
     changed = {**run.settings, **(workshop.settings or {})}
-    casper = Casper(
-        preset=run.preset,
-        seed=run.seed,
-        device=workshop.device,
-        progress=run.name if workshop.progress else False,
-        **{**benchmark_settings(run.preset, run.dataset), **changed},
-    )
+    imputer = make_imputer(run.method, **_options(run, workshop, changed))
     folder = workshop.work / run.name
     with _own_stream(workshop):
-        casper.train_in(folder).fit_benchmark(benchmark)
-        scores = evaluate(casper, benchmark)
-    casper.save_pretrained(folder / _MODEL, force=True)
-    assert casper.result is not None
-    assert casper.network is not None
-    history = casper.result.history
+        if isinstance(imputer, NeuralImputer):
+            imputer.train_in(folder)
+        imputer.fit_benchmark(benchmark)
+        fitted = time.time()
+        scores = evaluate(imputer, benchmark)
     record = {
         **{name: getattr(run, name) for name in ("table", "row", "number", "value", "preset")},
         **scores,
         "settings": changed,
-        "validation_mae": casper.result.best_mae,
-        "best_epoch": casper.result.best_epoch,
-        "steps": len(history) * casper.training.batches_per_epoch,
-        "training_seconds": round(sum(epoch.seconds for epoch in history), 2),
         "side_by_side": workshop.side_by_side,
-        "parameters": sum(parameter.numel() for parameter in casper.network.parameters()),
-        "decided": list(history[casper.result.best_epoch].decided) or None,
-        "model": casper.config.to_dict(),
-        "training": casper.training.to_dict(),
-        "curve": [_of_epoch(epoch) for epoch in history],
+        "fitting_seconds": round(fitted - begun, 2),
+        "imputing_seconds": round(time.time() - fitted, 2),
+        "windows": len(benchmark.test_starts),
+        **(_of_training(imputer) if isinstance(imputer, NeuralImputer) else _UNTRAINED),
         **provenance(seed=run.seed, device=device_name(workshop.device), started=begun),
     }
+    if isinstance(imputer, NeuralImputer):
+        imputer.save_pretrained(folder / _MODEL, force=True)
     workshop.results.mkdir(parents=True, exist_ok=True)
     write_result(workshop.result_of(run), record)
     return record
+
+
+def _options(run: Run, workshop: Workshop, changed: dict[str, Any]) -> dict[str, Any]:
+    if not has_network(run.method):
+        return changed
+    options: dict[str, Any] = {"preset": run.preset} if run.method == "casper" else {}
+    options |= {"seed": run.seed, "device": workshop.device, "progress": run.name if workshop.progress else False}
+    return {**options, **settings_for(run.method, run.preset, run.dataset), **changed}
+
+
+def _of_training(imputer: NeuralImputer[Any, Any]) -> dict[str, Any]:
+    assert imputer.result is not None
+    assert imputer.network is not None
+    history = imputer.result.history
+    return {
+        "validation_mae": imputer.result.best_mae,
+        "best_epoch": imputer.result.best_epoch,
+        "steps": len(history) * imputer.training.batches_per_epoch,
+        "training_seconds": round(sum(epoch.seconds for epoch in history), 2),
+        "parameters": sum(parameter.numel() for parameter in imputer.network.parameters()),
+        "decided": list(history[imputer.result.best_epoch].decided) or None,
+        "model": imputer.config.to_dict(),
+        "training": imputer.training.to_dict(),
+        "curve": [_of_epoch(epoch) for epoch in history],
+    }
+
+
+# What a method without a network says instead.
+_UNTRAINED: dict[str, Any] = {
+    "steps": 0, "training_seconds": 0.0, "parameters": 0, "decided": None, "model": {}, "training": {}, "curve": []
+}  # fmt: skip
 
 
 def _of_epoch(epoch: EpochRecord) -> dict[str, Any]:
