@@ -20,6 +20,8 @@ _PLACES = {
     "mean": "casper.baselines.mean:MeanImputer",
     "linear": "casper.baselines.linear:LinearImputer",
     "knn": "casper.baselines.knn:NeighbourMeanImputer",
+    "grin": "casper.baselines.grin:GrinImputer",
+    "pogevon": "casper.baselines.pogevon:PogevonImputer",
 }
 
 
