@@ -20,8 +20,14 @@ _PLACES = {
     "mean": "casper.baselines.mean:MeanImputer",
     "linear": "casper.baselines.linear:LinearImputer",
     "knn": "casper.baselines.knn:NeighbourMeanImputer",
+    "rgain": "casper.baselines.rgain:RgainImputer",
+    "brits": "casper.baselines.brits:BritsImputer",
+    "saits": "casper.baselines.saits:SaitsImputer",
+    "st-transformer": "casper.baselines.st_transformer:STTransformerImputer",
     "grin": "casper.baselines.grin:GrinImputer",
+    "spin": "casper.baselines.spin:SpinImputer",
     "pogevon": "casper.baselines.pogevon:PogevonImputer",
+    "imputeformer": "casper.baselines.imputeformer:ImputeFormerImputer",
 }
 
 
@@ -57,7 +63,11 @@ def settings_for(name: str, preset: str, benchmark: str) -> dict[str, Any]:
     """What a method with a network changes for one of the benchmarks."""
     if name == "casper":
         return benchmark_settings(preset, benchmark)
-    return {"window": 36} if benchmark == "aqi36" else {}
+    from casper.neural import NeuralImputer
+
+    method = METHODS[name]
+    assert issubclass(method, NeuralImputer), "only these have settings"
+    return dict(method.for_benchmarks.get(benchmark, {}))
 
 
 def load_model(name: str | Path, *, device: Accelerator = "auto", progress: bool = False) -> NeuralImputer[Any, Any]:
