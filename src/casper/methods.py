@@ -20,6 +20,9 @@ _PLACES = {
     "mean": "casper.baselines.mean:MeanImputer",
     "linear": "casper.baselines.linear:LinearImputer",
     "knn": "casper.baselines.knn:NeighbourMeanImputer",
+    "mf": "casper.baselines.mf:MatrixFactorizationImputer",
+    "mice": "casper.baselines.mice:ChainedEquationsImputer",
+    "var": "casper.baselines.var:VectorAutoregressionImputer",
     "rgain": "casper.baselines.rgain:RgainImputer",
     "brits": "casper.baselines.brits:BritsImputer",
     "saits": "casper.baselines.saits:SaitsImputer",
@@ -27,6 +30,8 @@ _PLACES = {
     "grin": "casper.baselines.grin:GrinImputer",
     "spin": "casper.baselines.spin:SpinImputer",
     "pogevon": "casper.baselines.pogevon:PogevonImputer",
+    "csdi": "casper.baselines.csdi:CsdiImputer",
+    "pristi": "casper.baselines.pristi:PristiImputer",
     "imputeformer": "casper.baselines.imputeformer:ImputeFormerImputer",
 }
 

@@ -17,11 +17,12 @@ from casper.simulate import Simulation
 @pytest.fixture(scope="session", params=list(METHODS))
 def make(request: pytest.FixtureRequest, tiny_settings: dict[str, Any]) -> Callable[[], Imputer]:
     """Makes an imputer that is not fitted yet; trainings are a few steps, the contract needs no more."""
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"rounds": 5} if request.param == "mice" else {}
     if has_network(request.param):
         recipe = cast("type[NeuralImputer[Any, Any]]", METHODS[request.param]).recipe
         known = {*type(recipe.model).__dataclass_fields__, *TrainingConfig.__dataclass_fields__}
-        hurried = {**tiny_settings, "epochs": 1, "batches_per_epoch": 4}
+        sampled = {"samples": 3, "diffusion_steps": 6, "channels": 8, "time_embedding": 8}
+        hurried = {**tiny_settings, **sampled, "epochs": 1, "batches_per_epoch": 4}
         options = {"device": "cpu", **{name: value for name, value in hurried.items() if name in known}}
     return lambda: make_imputer(request.param, **options)
 

@@ -31,6 +31,11 @@ def with_dead_sensor(table: pd.DataFrame, sensor: str) -> pd.DataFrame:
     return dead
 
 
+def hurried(name: str) -> Imputer:
+    """A method without a network; chained equations go round a hundred times if nobody stops them."""
+    return make_imputer(name, **({"rounds": 3} if name == "mice" else {}))
+
+
 def same_bits(one: pd.DataFrame, other: pd.DataFrame) -> bool:
     """Also tells -0.0 from 0.0, which an equality would not."""
     measured = one.notna().to_numpy()
@@ -212,8 +217,8 @@ def test_sensors_in_another_order_are_filled_alike(fitted: Imputer, six_sensors:
 @given(order=st.permutations(range(6)))
 def test_a_baseline_fitted_in_another_order_fills_alike(six_sensors: Simulation, name: str, order: list[int]) -> None:
     table, places = six_sensors.table, six_sensors.sensors
-    straight = make_imputer(name).fit_transform(table, sensors=places)
-    permuted = make_imputer(name).fit_transform(table.iloc[:, order], sensors=places.iloc[order])
+    straight = hurried(name).fit_transform(table, sensors=places)
+    permuted = hurried(name).fit_transform(table.iloc[:, order], sensors=places.iloc[order])
     pd.testing.assert_frame_equal(permuted, straight.iloc[:, order], rtol=1e-12)
 
 
@@ -224,8 +229,8 @@ def test_other_units_give_the_same_answer_in_those_units(
     six_sensors: Simulation, name: str, factor: float, shift: float
 ) -> None:
     table, places = six_sensors.table, six_sensors.sensors
-    filled = make_imputer(name).fit_transform(table, sensors=places)
-    in_other_units = make_imputer(name).fit_transform(factor * table + shift, sensors=places)
+    filled = hurried(name).fit_transform(table, sensors=places)
+    in_other_units = hurried(name).fit_transform(factor * table + shift, sensors=places)
     pd.testing.assert_frame_equal(in_other_units, factor * filled + shift, rtol=1e-9, atol=1e-9)
 
 
