@@ -63,7 +63,7 @@ def _checked(owner: str, name: str, hint: Any, value: Any) -> Any:
     raise InputError(f"{owner}.{name} cannot be {value!r}: it takes {wanted}")
 
 
-def _require(condition: bool, message: str) -> None:
+def require(condition: bool, message: str) -> None:
     if not condition:
         raise InputError(message)
 
@@ -78,7 +78,7 @@ class NetworkConfig(Configuration):
     """One mean and deviation for the whole table, or one for each sensor."""
 
     def __post_init__(self) -> None:
-        _require(self.window >= 2, f"window must be at least 2 steps, not {self.window}")
+        require(self.window >= 2, f"window must be at least 2 steps, not {self.window}")
 
 
 @dataclass(frozen=True)
@@ -133,24 +133,24 @@ class ModelConfig(NetworkConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _require(self.layers >= 1, f"layers must be at least 1, not {self.layers}")
-        _require(self.heads >= 1, f"heads must be at least 1, not {self.heads}")
-        _require(
+        require(self.layers >= 1, f"layers must be at least 1, not {self.layers}")
+        require(self.heads >= 1, f"heads must be at least 1, not {self.heads}")
+        require(
             self.width >= 2 and self.width % self.heads == 0 and self.width % 2 == 0,
             f"width must be even and a multiple of heads: {self.width} with {self.heads} heads is not",
         )
-        _require(
+        require(
             self.prompt_heads >= 1 and self.width % self.prompt_heads == 0,
             f"width must be a multiple of prompt_heads: {self.width} with {self.prompt_heads} heads is not",
         )
-        _require(self.feed_forward >= 1, f"feed_forward must be at least 1, not {self.feed_forward}")
-        _require(0.0 <= self.dropout < 1.0, f"dropout must lie in [0, 1), not {self.dropout}")
-        _require(
+        require(self.feed_forward >= 1, f"feed_forward must be at least 1, not {self.feed_forward}")
+        require(0.0 <= self.dropout < 1.0, f"dropout must lie in [0, 1), not {self.dropout}")
+        require(
             self.neighbours is None or self.neighbours >= 1,
             f"neighbours must be at least 1 or None, not {self.neighbours}",
         )
-        _require(self.gate_sharpness >= 1, f"gate_sharpness must be at least 1, not {self.gate_sharpness}")
-        _require(self.prompts >= 1, f"prompts must be at least 1, not {self.prompts}")
+        require(self.gate_sharpness >= 1, f"gate_sharpness must be at least 1, not {self.gate_sharpness}")
+        require(self.prompts >= 1, f"prompts must be at least 1, not {self.prompts}")
 
 
 @dataclass(frozen=True)
@@ -196,23 +196,23 @@ class TrainingConfig(Configuration):
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batches_per_epoch", "batch_size", "patience", "validation_cells"):
-            _require(getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}")
-        _require(self.learning_rate > 0, f"learning_rate must be positive, not {self.learning_rate}")
-        _require(
+            require(getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}")
+        require(self.learning_rate > 0, f"learning_rate must be positive, not {self.learning_rate}")
+        require(
             len(self.hidden_shares) > 0 and all(0 < share < 1 for share in self.hidden_shares),
             f"hidden_shares must lie between 0 and 1, not {self.hidden_shares}",
         )
-        _require(
+        require(
             min(self.copied_gaps, self.block_gaps) >= 0 and self.copied_gaps + self.block_gaps <= 1,
             f"copied_gaps and block_gaps add up to at most 1: {self.copied_gaps} and {self.block_gaps} do not",
         )
-        _require(
+        require(
             self.sensors_per_batch is None or self.sensors_per_batch >= 2,
             f"sensors_per_batch must be at least 2 or None, not {self.sensors_per_batch}",
         )
-        _require(0 <= self.weight_averaging < 1, f"weight_averaging must lie in [0, 1), not {self.weight_averaging}")
-        _require(0 < self.validation_share < 0.5, f"validation_share must lie in (0, 0.5), not {self.validation_share}")
-        _require(
+        require(0 <= self.weight_averaging < 1, f"weight_averaging must lie in [0, 1), not {self.weight_averaging}")
+        require(0 < self.validation_share < 0.5, f"validation_share must lie in (0, 0.5), not {self.validation_share}")
+        require(
             self.temperature > 0 and self.temperature_end > 0,
             f"temperatures must be positive, not {self.temperature} and {self.temperature_end}",
         )

@@ -88,7 +88,7 @@ class Positions(nn.Module):
         super().__init__()
         self.sensor = nn.Parameter(torch.randn(sensors, width) * 0.02)
         self.clock = nn.Linear(clock, width)
-        self.register_buffer("steps", _sinusoids(window, width), persistent=False)
+        self.register_buffer("steps", sinusoids(window, width), persistent=False)
         self.step = nn.Linear(width, width, bias=False)
 
     def forward(self, clock: Tensor, sensors: Tensor | None) -> Tensor:
@@ -97,7 +97,8 @@ class Positions(nn.Module):
         return sensor[None, :, None] + along_time[:, None]
 
 
-def _sinusoids(length: int, width: int) -> Tensor:
+def sinusoids(length: int, width: int) -> Tensor:
+    """(length, width), width even: the place in a window as waves of different lengths (Vaswani et al., 2017)."""
     rate = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
     angle = torch.arange(length)[:, None] * rate
     return torch.stack((angle.sin(), angle.cos()), dim=-1).reshape(length, width)

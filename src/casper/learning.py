@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
@@ -46,18 +47,19 @@ class Outcome(NamedTuple):
     rho_mean: Tensor
 
 
-class WindowNetwork(nn.Module):
+class WindowNetwork(nn.Module, ABC):
     """Learns to restore hidden cells of windows, and fills windows."""
 
     config: Any
     """A NetworkConfig."""
 
+    @abstractmethod
     def loss(self, example: Example, noise: Noise, *, training: TrainingConfig, temperature: Tensor) -> Outcome:
-        raise NotImplementedError
+        """Of a training step."""
 
+    @abstractmethod
     def impute(self, values: Tensor, visible: Tensor, clock: Tensor) -> Tensor:
         """values, visible: (B, N, T); clock: (B, T, F) -> an estimate of every cell, (B, N, T). Not random."""
-        raise NotImplementedError
 
     def quick_impute(self, values: Tensor, visible: Tensor, clock: Tensor) -> Tensor:
         """The same for watching the error after each epoch; cheaper, where `impute` takes long."""

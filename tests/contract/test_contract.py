@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,8 +16,9 @@ from hypothesis.extra.numpy import arrays
 from casper.contract import Imputer
 from casper.datasets import Benchmark
 from casper.errors import InputError
-from casper.methods import METHODS, has_network, make_imputer
+from casper.methods import METHODS, has_network, load_model, make_imputer
 from casper.metrics import window_counts
+from casper.neural import NeuralImputer
 from casper.simulate import Simulation
 
 Make = Callable[[], Imputer]
@@ -177,6 +179,15 @@ def test_a_benchmark_of_other_sensors_is_refused(fitted: Imputer, small_benchmar
     other = replace(small_benchmark, frame=replace(small_benchmark.frame, sensors=names))
     with pytest.raises(InputError, match="other sensors than those of small"):
         next(iter(fitted.impute_windows(other)))
+
+
+def test_a_saved_model_gives_the_same_numbers(fitted: Imputer, six_sensors: Simulation, tmp_path: Path) -> None:
+    if not isinstance(fitted, NeuralImputer):
+        pytest.skip("only models with a network are kept")
+    loaded = load_model(fitted.save_pretrained(tmp_path / "model"), device="cpu")
+    assert type(loaded) is type(fitted)
+    assert loaded.config == fitted.config
+    pd.testing.assert_frame_equal(loaded.impute(six_sensors.table), fitted.impute(six_sensors.table), check_exact=True)
 
 
 def test_a_method_that_does_not_exist_is_refused_with_those_that_do() -> None:

@@ -28,13 +28,6 @@ def embedding(count: int, width: int) -> nn.Parameter:
     return nn.Parameter(torch.empty(count, width).uniform_(-bound, bound))
 
 
-def sinusoids(steps: int, width: int) -> Tensor:
-    """(steps, width), width even: the place in a window as waves of different lengths (Vaswani et al., 2017)."""
-    rate = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
-    angle = torch.arange(steps)[:, None] * rate
-    return torch.stack((angle.sin(), angle.cos()), dim=-1).reshape(steps, width)
-
-
 def some_rows(table: Tensor, rows: Tensor | None) -> Tensor:
     """The rows that a patch of sensors has, or all."""
     return table if rows is None else table[rows]

@@ -15,6 +15,7 @@ Tensors are (B, S, N, T, D): windows, samples of each, sensors, steps of a windo
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -24,8 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from casper.config import NetworkConfig, Scaling, TrainingConfig
-from casper.errors import InputError
+from casper.config import NetworkConfig, Scaling, TrainingConfig, require
 from casper.learning import Example, Outcome, WindowNetwork
 from casper.noise import Noise
 
@@ -79,32 +79,27 @@ class DiffusionConfig(NetworkConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("layers", "heads", "feed_forward", "sensor_embedding", "samples"):
-            _require(getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}")
-        _require(
+            require(getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}")
+        require(
             self.width >= self.heads and self.width % self.heads == 0,
             f"width must be a multiple of heads: {self.width} with {self.heads} heads is not",
         )
-        _require(0 <= self.dropout < 1, f"dropout must lie in [0, 1), not {self.dropout}")
+        require(0 <= self.dropout < 1, f"dropout must lie in [0, 1), not {self.dropout}")
         for name, least in (("step_embedding", 4), ("time_embedding", 2)):
             size = getattr(self, name)
-            _require(size >= least and size % 2 == 0, f"{name} must be even and at least {least}, not {size}")
+            require(size >= least and size % 2 == 0, f"{name} must be even and at least {least}, not {size}")
         # Each step of the ancestral sampling takes one of the draws that a Noise has.
-        _require(
+        require(
             1 <= self.diffusion_steps <= 1000, f"diffusion_steps must be from 1 to 1000, not {self.diffusion_steps}"
         )
-        _require(
+        require(
             0 < self.beta_first <= self.beta_last < 1,
             f"beta_first and beta_last must rise within (0, 1): {self.beta_first} and {self.beta_last} do not",
         )
-        _require(
+        require(
             self.sampling_steps is None or 1 <= self.sampling_steps <= self.diffusion_steps,
             f"sampling_steps must be None or from 1 to diffusion_steps, not {self.sampling_steps}",
         )
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise InputError(message)
 
 
 # ---------------------------------------------------------------- the process
@@ -269,7 +264,7 @@ class SideInformation(nn.Module):
         return Side(self.steps[:steps], self.sensor if sensors is None else self.sensor[sensors], mask)
 
 
-class ResidualLayer(nn.Module):
+class ResidualLayer(nn.Module, ABC):
     """A gated residual layer (DiffWave's); how cells exchange what they know is the method's own, `mix`."""
 
     def __init__(self, config: DiffusionConfig, *, side: int) -> None:
@@ -280,8 +275,9 @@ class ResidualLayer(nn.Module):
         self.middle = pointwise(width, 2 * width)
         self.out = pointwise(width, 2 * width)
 
+    @abstractmethod
     def mix(self, h: Tensor, guide: Any, noise: Noise) -> Tensor:
-        raise NotImplementedError
+        """What the cells tell each other."""
 
     def forward(self, x: Tensor, step: Tensor, side: Tensor, guide: Any, noise: Noise) -> tuple[Tensor, Tensor]:
         """What goes on to the next layer, and what goes to the output."""
@@ -330,9 +326,9 @@ class DiffusionNetwork(WindowNetwork):
     def residual_layers(self) -> list[ResidualLayer]:
         return [layer for layer in self.layers if isinstance(layer, ResidualLayer)]
 
+    @abstractmethod
     def condition(self, values: Tensor, seen: Tensor, sensors: Tensor | None, noise: Noise) -> Condition:
         """values, seen: (B, N, T); sensors: their numbers, if they are not all."""
-        raise NotImplementedError
 
     def denoise(self, noisy: Tensor, step: Tensor, condition: Condition, noise: Noise) -> Tensor:
         """The noise in every cell. noisy: (B, S, N, T), read where not seen; step: (B,), or (1,) for all windows."""

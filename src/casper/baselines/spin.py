@@ -42,8 +42,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from casper.baselines.parts_attention import embedding, mlp, sinusoids, some_rows
+from casper.baselines.parts_attention import embedding, mlp, some_rows
 from casper.config import NetworkConfig, TrainingConfig
+from casper.embedding import sinusoids
 from casper.errors import InputError
 from casper.graph import SensorGraph
 from casper.learning import Example, Outcome, WindowNetwork

@@ -30,8 +30,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from casper.baselines.parts_attention import MultiHeadAttention, embedding, mlp, sinusoids
+from casper.baselines.parts_attention import MultiHeadAttention, embedding, mlp
 from casper.config import NetworkConfig, TrainingConfig
+from casper.embedding import sinusoids
 from casper.errors import InputError
 from casper.graph import SensorGraph
 from casper.learning import Example, Outcome, WindowNetwork
