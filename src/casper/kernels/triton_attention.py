@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 # With a bias, so many programs share out the sensors: enough to fill the largest GPUs.
 _PROGRAMS = 8192
+# A kernel of fewer warps than this leaves parts of the GPU idle.
+_FULL = 2600
+_WARPS_OF_TWO_ROWS = 1000
+_FEWEST_PARTNERS = 32
 
 
 def attend(
@@ -82,7 +86,7 @@ def _forward(
     layer = _Layer(query, key, message_query, message_key, gate_query, gate_key, bias)
     out, rho_sum, total, log_sum, best_open = _results(query, gate_kind)
     options = layer.options(gate_kind, noisy=noise_key is not None, constrained=constrained)
-    tiling = layer.tiling(warps=2400, registers=128) | options
+    tiling = layer.tiling(source.shape[0], rows_may_share=True) | options
     layer.launch(
         forward_kernel, layer.sensors, tiling,
         *layer.inputs, noise_key, temperature, start, source, order,
@@ -140,7 +144,7 @@ def _backward(
     """Gradients of query, key, message_query, message_key, gate_query, gate_key, bias; empty where there is no such."""
     layer = _Layer(query, key, message_query, message_key, gate_query, gate_key, bias)
     options = layer.options(gate_kind, noisy=noise_key is not None, constrained=constrained)
-    tiling = layer.tiling(warps=2000, registers=168) | options
+    tiling = layer.tiling(source.shape[0], rows_may_share=False) | options
     batch, sensors, steps, heads, _ = query.shape
     groups = heads // tiling["GROUP"]
     query_gradient, key_gradient, message_query_gradient, message_key_gradient = (
@@ -237,18 +241,22 @@ class _Layer:
             "FAST": self._nvidia,
         }
 
-    def tiling(self, *, warps: int, registers: int) -> dict[str, Any]:
+    def tiling(self, edges: int, *, rows_may_share: bool) -> dict[str, Any]:
         """How a kernel is cut up; measured on an H200 with the shapes of benchmarks/.
 
-        Narrow heads go in pairs, which share a gate; a lane has two rows, which share what is read at the other end of
-        an edge. Where there are fewer than `warps` warps, several share the steps at the other end. A cap on the
-        registers of a thread leaves room for more threads, as long as the channels fit into it.
+        Narrow heads go in pairs, which share a gate. In the forward kernel a lane with one wider head has two rows,
+        which share what is read at the other end of an edge; the other kernels would need too many registers for that.
+        Where the GPU is not full, several warps share the steps at the other end, if each of them still has enough to
+        do. A cap on the registers of a thread leaves room for more threads, as long as the channels fit into it.
         """
         padded = triton.next_power_of_2(self._channels)
         group = 2 if padded <= 8 and self._heads % 2 == 0 else 1
-        rows = 2 if self.steps > 1 and padded <= 16 else 1
+        groups = self.sensors * (self._heads // group)
+        two_rows = rows_may_share and padded == 16 and self.steps > 1 and groups * self._blocks(2) >= _WARPS_OF_TWO_ROWS
+        rows = 2 if two_rows else 1
+        partners = edges * self.steps // max(self.sensors, 1)
         splits = 1
-        while splits < 4 and self.sensors * self._blocks(rows) * (self._heads // group) * splits < warps:
+        while splits < 4 and groups * self._blocks(rows) * splits < _FULL and partners >= splits * 2 * _FEWEST_PARTNERS:
             splits *= 2
         cut = {
             "HEADS": self._heads,
@@ -261,7 +269,7 @@ class _Layer:
             "num_warps": splits,
         }
         if self._nvidia and rows * group * padded <= 16:
-            cut["maxnreg"] = registers
+            cut["maxnreg"] = 128
         return cut
 
     def programs_of_sensor(self, cut: dict[str, Any]) -> int:
