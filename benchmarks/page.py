@@ -48,17 +48,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--picture", type=Path, default=PICTURE)
     options = parser.parse_args(arguments)
-    attention, training, agreement = (
-        read(options.results, benchmark) for benchmark in ("attention", "training", "agreement")
+    attention, training, breakdown, agreement = (
+        read(options.results, benchmark) for benchmark in ("attention", "training", "breakdown", "agreement")
     )
-    if not (attention or training or agreement):
+    if not (attention or training or breakdown or agreement):
         raise InputError(f"{options.results} has no benchmark-*.json; run python -m benchmarks.attention first")
     picture = None
     if attention:
         picture = os.path.relpath(save(performance_picture(attention[0]), options.picture), options.page.parent)
     options.page.parent.mkdir(parents=True, exist_ok=True)
     with atomic(options.page) as temporary:
-        temporary.write_text(write_page(attention, training, agreement, picture, options.results), encoding="utf-8")
+        written = write_page(attention, training, breakdown, agreement, picture, options.results)
+        temporary.write_text(written, encoding="utf-8")
     return 0
 
 
@@ -75,6 +76,7 @@ def read(folder: Path, benchmark: str) -> list[dict[str, Any]]:
 def write_page(
     attention: Sequence[Result],
     training: Sequence[Result],
+    breakdown: Sequence[Result],
     agreement: Sequence[Result],
     picture: str | None,
     folder: Path,
@@ -87,9 +89,11 @@ def write_page(
         text += [f"## One layer on {result['device']}", *_attention_sections(result)]
     for result in training:
         text += [f"## The whole training loop on {result['device']}", *_training_sections(result)]
+    for result in breakdown:
+        text += [f"## Where the time of a training step goes on {result['device']}", *_breakdown(result)]
     for result in agreement:
         text += [f"## What is learned, on {result['device']}", _agreement(result)]
-    everything = (*attention, *training, *agreement)
+    everything = (*attention, *training, *breakdown, *agreement)
     targets = [(result, one) for result in everything for one in result.get("targets", ())]
     if targets:
         text += ["## What was promised", _promises(targets)]
@@ -224,6 +228,24 @@ def _training_sections(result: Result) -> list[str]:
         taken = [f"{one['seconds']:.2f} s" if "seconds" in one else "out of memory" for one in jobs]
         names = [f"{_data_name(one)}: {one['what']}" for one in jobs]
         text.append(_table(["imputing", "time"], [list(row) for row in zip(names, taken, strict=True)]))
+    return text
+
+
+def _breakdown(result: Result) -> list[str]:
+    text: list[str] = []
+    for step in result["steps"]:
+        total = sum(one["milliseconds"] for one in step["groups"])
+        rows = [
+            [
+                one["group"],
+                f"{one['milliseconds']:.2f} ms",
+                f"{one['milliseconds'] / total:.0%}",
+                f"{one['launches']:.0f}",
+            ]
+            for one in step["groups"]
+        ]
+        text.append(f"{_data_name(step)}, {step['precision']}, compiled: {total:.2f} ms of kernels in a step.")
+        text.append(_table(["part", "time", "share", "launches"], rows))
     return text
 
 

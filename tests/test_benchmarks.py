@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmarks import agreement, attention, ceilings, page, training
+from benchmarks import agreement, attention, breakdown, ceilings, page, training
 from benchmarks.ceilings import Ceilings, count, roofline
 from benchmarks.contestants import contestant
 from benchmarks.cpu_memory import Specification, peak_bytes, peak_bytes_in_a_process
@@ -18,6 +18,7 @@ from benchmarks.edge_list import EdgeList, at_hand
 from benchmarks.layer import Contestant, LayerInputs, Ours, there_and_back
 from benchmarks.measure import errors, reference, time_it
 from benchmarks.padded import Padded
+from benchmarks.record import Record
 from benchmarks.shapes import PUBLISHED, Shape, growing_shape, named_shape, random_ragged
 from benchmarks.swap import attention_in_the_model
 from benchmarks.targets import of_agreement, of_attention, of_training
@@ -403,6 +404,35 @@ def test_a_training_step_and_an_imputation_have_their_limits() -> None:
         "imputing": [{"data": "metr-la-point", "job": "test range", "what": "all windows", "seconds": 11.0}],
     }
     assert [one["met"] for one in of_training(parts, "cuda")] == [True, None, False]
+
+
+def test_kernels_are_grouped_by_name_and_the_page_tells_their_share(tmp_path: Path) -> None:
+    kernels = {
+        "forward_kernel": (40.0, 40),
+        "sm90_xmma_gemm_f32f32": (20.0, 100),
+        "nvjet_tst_64x8": (10.0, 20),
+        "triton_poi_fused_add": (20.0, 60),
+        "Memcpy DtoD": (10.0, 10),
+    }
+    groups = breakdown.grouped(kernels, steps=10)
+    assert [(one["group"], one["milliseconds"], one["launches"]) for one in groups] == [
+        ("attention, forward", 4.0, 4.0),
+        ("matrix products", 3.0, 12.0),
+        ("small operations, joined by the compiler", 2.0, 6.0),
+        ("everything else", 1.0, 1.0),
+    ]
+    record = Record(
+        tmp_path / "benchmark-breakdown-cuda.json", module="benchmarks.breakdown", arguments=[], seed=0, device="cpu"
+    )
+    record.parts["steps"] = [{"data": "aqi36", "precision": "32-true", "groups": groups}]
+    record.save()
+    assert "| matrix products | 3.00 ms | 30% | 12 |" in page_of(tmp_path)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_a_breakdown_says_so() -> None:
+    with pytest.raises(InputError, match="needs a GPU"):
+        breakdown.main([])
 
 
 @pytest.mark.gpu
