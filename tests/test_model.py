@@ -81,7 +81,7 @@ def test_the_message_of_one_head_is_exactly_the_mlp_of_query_and_key(gate: str) 
     config = SMALL.replace(heads=1, width=4, gate=gate)
     layer: CausalAttention = randomised(CausalAttention(config))
     h = double(1, SENSORS, 3, 4)
-    ours, rho_mean, _ = layer(h, Neighbourhood(INDEX, PRESENT), Noise.silent(), temperature=1.0)
+    ours, rho_mean = layer(h, Neighbourhood(INDEX, PRESENT), Noise.silent(), temperature=1.0)
 
     assert layer.message_query is not None
     first_weight = torch.cat((layer.message_query.weight, layer.message_key.weight), dim=1)  # acts on [query; key]
@@ -119,8 +119,7 @@ def test_the_message_of_one_head_is_exactly_the_mlp_of_query_and_key(gate: str) 
 def test_every_head_divides_its_scores_by_the_root_of_its_own_width() -> None:
     layer: CausalAttention = randomised(CausalAttention(SMALL.replace(gate="none")))
     h = double(1, SENSORS, 3, 8)
-    _, _, seen = layer(h, Neighbourhood(INDEX, PRESENT), Noise.silent(), temperature=1.0, details=True)
-    assert seen is not None
+    seen = layer.look(h, Neighbourhood(INDEX, PRESENT), Noise.silent(), temperature=1.0)
     context = literal.context_of(0, 1, INDEX, PRESENT, 3, constrained=False)
     for head, own in enumerate((slice(0, 4), slice(4, 8))):
         query = literal.linear(layer.query, h[0, 0, 1])[own]
@@ -133,10 +132,8 @@ def test_training_gates_are_the_gumbel_gates_of_the_noise_and_temperature() -> N
     layer: CausalAttention = randomised(CausalAttention(SMALL))
     h = double(2, SENSORS, 3, 8)
     neighbourhood = Neighbourhood(INDEX, PRESENT)
-    _, _, seen = layer(h, neighbourhood, noise(), temperature=0.3, details=True)
-    _, _, calm = layer(h, neighbourhood, Noise.silent(), temperature=0.3, details=True)
-    assert seen is not None
-    assert calm is not None
+    seen = layer.look(h, neighbourhood, noise(), temperature=0.3)
+    calm = layer.look(h, neighbourhood, Noise.silent(), temperature=0.3)
     drawn = noise().of_pairs().draw(INDEX, batch=2, steps=3, dtype=torch.float64)
     logistic = drawn.reshape(seen.rho.shape)
     present = PRESENT[None, :, None, :, None]
@@ -155,10 +152,7 @@ def test_hard_gates_are_used_where_the_configuration_asks_for_them(
 ) -> None:
     layer: CausalAttention = randomised(CausalAttention(SMALL.replace(**settings)))
     h = double(2, SENSORS, 3, 8)
-    _, _, seen = layer(
-        h, Neighbourhood(INDEX, PRESENT), noise() if training else Noise.silent(), temperature=1.0, details=True
-    )
-    assert seen is not None
+    seen = layer.look(h, Neighbourhood(INDEX, PRESENT), noise() if training else Noise.silent(), temperature=1.0)
     assert (len(seen.beta.unique()) == 2) == (levels == 2)
     if not training:
         torch.testing.assert_close(seen.beta, (seen.rho > 0.5).double())
@@ -169,8 +163,7 @@ def test_the_null_slot_lets_closed_gates_take_weight_away() -> None:
     totals: list[Tensor] = []
     for null_slot in (True, False):
         layer: CausalAttention = randomised(CausalAttention(SMALL.replace(gate_null_slot=null_slot)))
-        _, _, seen = layer(h, Neighbourhood(INDEX, PRESENT), Noise.silent(), temperature=1.0, details=True)
-        assert seen is not None
+        seen = layer.look(h, Neighbourhood(INDEX, PRESENT), Noise.silent(), temperature=1.0)
         totals.append(seen.weight.sum(dim=(-1, -2))[:, :3])
     assert (totals[0] < 1).all()
     torch.testing.assert_close(totals[1], torch.ones_like(totals[1]))
@@ -203,11 +196,11 @@ def test_an_encoder_layer_injects_the_input_again_then_adds_and_normalises(skip:
     h, neighbourhood = double(2, SENSORS, 3, 8), Neighbourhood(INDEX, PRESENT)
     alone = Neighbourhood.alone(SENSORS, h.device)
     cells = Cells(values.double(), visible)
-    ours, rho_mean, _ = layer(h, cells, neighbourhood, alone, Noise.silent(), temperature=1.0)
+    ours, rho_mean = layer(h, cells, neighbourhood, alone, Noise.silent(), temperature=1.0)
     h_skip = h if layer.skip is None else h + layer.skip(cells)
     assert (layer.skip is not None) == skip
     h_in = layer.transformer(h_skip, alone, Noise.silent())
-    h_out, expected_rho, _ = layer.attention(h_in, neighbourhood, Noise.silent(), temperature=1.0)
+    h_out, expected_rho = layer.attention(h_in, neighbourhood, Noise.silent(), temperature=1.0)
     torch.testing.assert_close(ours[1, 2, 1], literal.layer_norm(layer.norm, (h_in + h_out)[1, 2, 1]))
     torch.testing.assert_close(rho_mean, expected_rho)
 
@@ -366,10 +359,7 @@ def test_the_relative_bias_depends_on_the_lag_alone_whatever_the_length() -> Non
         layer.relative.copy_(torch.arange(2 * WINDOW - 1.0)[None] - (WINDOW - 1))  # the bias is the lag t - t'
     for steps in (3, WINDOW):
         h = double(1, SENSORS, steps, 8)
-        _, _, seen = layer(
-            h, Neighbourhood(INDEX[:, :1], PRESENT[:, :1]), Noise.silent(), temperature=1.0, details=True
-        )
-        assert seen is not None
+        seen = layer.look(h, Neighbourhood(INDEX[:, :1], PRESENT[:, :1]), Noise.silent(), temperature=1.0)
         lag = torch.arange(steps)[:, None] - torch.arange(steps)
         torch.testing.assert_close(seen.attention[0, 0, 0, :, 0], torch.softmax(lag.double(), dim=-1))
 
@@ -409,7 +399,7 @@ def test_sharp_gates_are_the_same_gates_with_larger_logits() -> None:
     inputs = window()
     assert torch.equal(sharp(*inputs).estimate, plain(*inputs).estimate), "they begin alike"
     sharp.progressed(0.35)
-    ours, theirs = (torch.logit(one.inspect(*inputs)[0].rho.double()) for one in (sharp, plain))
+    ours, theirs = (torch.logit(next(one.inspect(*inputs)).rho.double()) for one in (sharp, plain))
     torch.testing.assert_close(ours, 4 * theirs, rtol=1e-3, atol=1e-3)
     sharp.progressed(0.7)
     assert all(layer.attention.sharpness == 16.0 for layer in sharp.layers)
@@ -421,7 +411,7 @@ def test_sharp_gates_are_the_same_gates_with_larger_logits() -> None:
 def test_decided_gates_are_counted_in_every_layer(constrained: bool) -> None:
     model = randomised(network(SMALL.replace(constrained=constrained, gate_bias=0.0)))
     values, visible, clock = window()
-    seen = model.inspect(values.double(), visible, clock.double())
+    seen = list(model.inspect(values.double(), visible, clock.double()))
     past = torch.ones(WINDOW, WINDOW).tril().bool() if constrained else torch.ones(WINDOW, WINDOW).bool()
     exists = PRESENT[None, :, None, :, None] & past[:, None, :]
     wanted = [((one.rho < 0.1) | (one.rho > 0.9))[exists.expand(one.rho.shape)].double().mean() for one in seen]
@@ -433,7 +423,7 @@ def test_decided_gates_are_counted_in_every_layer(constrained: bool) -> None:
 
 def test_inspect_shows_every_layer_and_agrees_with_the_penalty() -> None:
     model = network()
-    seen = model.inspect(*window())
+    seen = list(model.inspect(*window()))
     assert len(seen) == SMALL.layers
     rho_mean = model(*window()).rho_mean
     present = PRESENT[None, :, None, :, None]

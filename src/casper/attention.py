@@ -12,7 +12,7 @@ The softmax normaliser cancels against Z, so with soft gates this is one softmax
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -139,37 +139,18 @@ def plain_attention(
 ) -> Attended:
     """The definition, in plain PyTorch: every pair is a number in memory."""
     batch, sensors, steps, heads, channels = query.shape
-    exists = neighbourhood.pairs(steps, constrained=constrained)  # (N, 1 or T, KT)
-
-    keys = neighbourhood.gather(key)  # (B, N, KT, H, C)
-    scores = query.transpose(2, 3) @ keys.permute(0, 1, 3, 4, 2)  # (B, N, H, T, KT)
-    bias = _score_bias(relative_bias, exists, neighbourhood.index.shape[1], scores.dtype)
-    if bias is not None:
-        scores = scores + bias
-
-    if gate is None or gate_query is None or gate_key is None:
-        weight, rho, beta = _only_existing(torch.softmax(scores, dim=-1), exists), None, None
-        rho_mean = scores.new_zeros(())
-    else:
-        logit = gate_query[..., None] + neighbourhood.gather(gate_key)[:, :, None, :]  # (B, N, T, KT)
-        rho = torch.sigmoid(logit)
-        rho_mean = mean_over_pairs(rho, exists)
-        noisy = logit
-        if gate.noise is not None:
-            drawn = gate.noise.draw(neighbourhood.index, batch=batch, steps=steps, dtype=logit.dtype)
-            noisy = (logit + drawn) / gate.temperature
-        if gate.hard or gate.normaliser == "null":
-            beta = torch.sigmoid(noisy)
-            if gate.hard:
-                beta = (noisy > 0).to(beta.dtype) + (beta - beta.detach())
-            if gate.normaliser == "gated":
-                weight = _hard_gated(scores, beta[:, :, None], exists)
-            else:
-                weight = _only_existing(torch.softmax(scores, dim=-1) * beta[:, :, None], exists)
-        else:
-            beta = torch.sigmoid(noisy) if details else None
-            weight = _only_existing(torch.softmax(scores + F.logsigmoid(noisy)[:, :, None], dim=-1), exists)
-
+    weighed = _weigh(
+        query,
+        key,
+        gate_query,
+        gate_key,
+        neighbourhood,
+        gate=gate,
+        relative_bias=relative_bias,
+        constrained=constrained,
+        details=details,
+    )
+    weight = weighed.weight
     if message_query is None:
         out = weight @ neighbourhood.gather(message_key).transpose(2, 3)  # (B, N, H, T, C)
     else:
@@ -179,20 +160,103 @@ def plain_attention(
         hidden = F.relu(mine + theirs)  # (B, N, H, T, KT, C)
         out = (weight[..., None, :] @ hidden).squeeze(-2)  # (B, N, H, T, C)
     out = out.transpose(2, 3).reshape(batch, sensors, steps, heads * channels)
+    total = _total(weight, weighed.exists, always_one=gate is None or gate.always_sums_to_one)
+    return Attended(out, weighed.rho_mean, total, weighed.details(steps) if details else None)
 
-    total = _total(weight, exists, always_one=gate is None or gate.always_sums_to_one)
 
-    if not details:
-        return Attended(out, rho_mean, total)
-    ones = scores.new_ones(batch, sensors, steps, scores.shape[-1])
-    per_pair, per_head = (batch, sensors, steps, -1, steps), (batch, sensors, heads, steps, -1, steps)
-    seen = AttentionDetails(
-        attention=_only_existing(torch.softmax(scores, dim=-1), exists).reshape(per_head),
-        rho=_existing(ones if rho is None else rho, exists).reshape(per_pair),
-        beta=_existing(ones if beta is None else beta, exists).reshape(per_pair),
-        weight=weight.reshape(per_head),
-    )
-    return Attended(out, rho_mean, total, seen)
+def look_at_pairs(
+    query: Tensor,
+    key: Tensor,
+    gate_query: Tensor | None,
+    gate_key: Tensor | None,
+    neighbourhood: Neighbourhood,
+    *,
+    gate: GateRule | None,
+    relative_bias: Tensor | None,
+    constrained: bool,
+) -> AttentionDetails:
+    """The details without the messages, which take most of the memory.
+
+    query, gate_query: (B, M, T, ...) of some of the sensors, whose rows of the neighbourhood are given; key, gate_key:
+    of all sensors.
+    """
+    return _weigh(
+        query,
+        key,
+        gate_query,
+        gate_key,
+        neighbourhood,
+        gate=gate,
+        relative_bias=relative_bias,
+        constrained=constrained,
+        details=True,
+    ).details(query.shape[2])
+
+
+class _Weighed(NamedTuple):
+    """scores, weight: (B, N, H, T, KT); rho, beta: (B, N, T, KT) or None, where there is no gate or nobody asks."""
+
+    scores: Tensor
+    weight: Tensor
+    rho: Tensor | None
+    beta: Tensor | None
+    rho_mean: Tensor
+    exists: Tensor | None
+
+    def details(self, steps: int) -> AttentionDetails:
+        batch, sensors, heads = self.scores.shape[:3]
+        ones = self.scores.new_ones(batch, sensors, steps, self.scores.shape[-1])
+        per_pair, per_head = (batch, sensors, steps, -1, steps), (batch, sensors, heads, steps, -1, steps)
+        return AttentionDetails(
+            attention=_only_existing(torch.softmax(self.scores, dim=-1), self.exists).reshape(per_head),
+            rho=_existing(ones if self.rho is None else self.rho, self.exists).reshape(per_pair),
+            beta=_existing(ones if self.beta is None else self.beta, self.exists).reshape(per_pair),
+            weight=self.weight.reshape(per_head),
+        )
+
+
+def _weigh(
+    query: Tensor,
+    key: Tensor,
+    gate_query: Tensor | None,
+    gate_key: Tensor | None,
+    neighbourhood: Neighbourhood,
+    *,
+    gate: GateRule | None,
+    relative_bias: Tensor | None,
+    constrained: bool,
+    details: bool,
+) -> _Weighed:
+    """Scores and gates of all pairs become weights."""
+    batch, steps = query.shape[0], query.shape[2]
+    exists = neighbourhood.pairs(steps, constrained=constrained)  # (N, 1 or T, KT)
+    keys = neighbourhood.gather(key)  # (B, N, KT, H, C)
+    scores = query.transpose(2, 3) @ keys.permute(0, 1, 3, 4, 2)  # (B, N, H, T, KT)
+    bias = _score_bias(relative_bias, exists, neighbourhood.index.shape[1], scores.dtype)
+    if bias is not None:
+        scores = scores + bias
+    if gate is None or gate_query is None or gate_key is None:
+        weight = _only_existing(torch.softmax(scores, dim=-1), exists)
+        return _Weighed(scores, weight, None, None, scores.new_zeros(()), exists)
+
+    logit = gate_query[..., None] + neighbourhood.gather(gate_key)[:, :, None, :]  # (B, N, T, KT)
+    rho = torch.sigmoid(logit)
+    noisy = logit
+    if gate.noise is not None:
+        drawn = gate.noise.draw(neighbourhood.index, batch=batch, steps=steps, dtype=logit.dtype)
+        noisy = (logit + drawn) / gate.temperature
+    if gate.hard or gate.normaliser == "null":
+        beta = torch.sigmoid(noisy)
+        if gate.hard:
+            beta = (noisy > 0).to(beta.dtype) + (beta - beta.detach())
+        if gate.normaliser == "gated":
+            weight = _hard_gated(scores, beta[:, :, None], exists)
+        else:
+            weight = _only_existing(torch.softmax(scores, dim=-1) * beta[:, :, None], exists)
+    else:
+        beta = torch.sigmoid(noisy) if details else None
+        weight = _only_existing(torch.softmax(scores + F.logsigmoid(noisy)[:, :, None], dim=-1), exists)
+    return _Weighed(scores, weight, rho, beta, mean_over_pairs(rho, exists), exists)
 
 
 def _hard_gated(scores: Tensor, beta: Tensor, exists: Tensor | None) -> Tensor:

@@ -40,6 +40,7 @@ class Explanation:
         neighbours: NDArray[np.int64],
         present: NDArray[np.bool_],
     ) -> Self:
+        """seen: of this query's sensor alone."""
         sources = pd.Index([sensors[number] for number in neighbours[present]], name="source")
 
         def table(values: Tensor) -> pd.DataFrame:  # (K, T)
@@ -48,8 +49,8 @@ class Explanation:
         return cls(
             sensor=sensors[query],
             time=times[step],
-            attention=table(seen.attention[0, query, :, step].mean(dim=0)),
-            rho=table(seen.rho[0, query, step]),
-            beta=table(seen.beta[0, query, step]),
-            weight=table(seen.weight[0, query, :, step].mean(dim=0)),
+            attention=table(seen.attention[0, 0, :, step].mean(dim=0)),
+            rho=table(seen.rho[0, 0, step]),
+            beta=table(seen.beta[0, 0, step]),
+            weight=table(seen.weight[0, 0, :, step].mean(dim=0)),
         )

@@ -92,7 +92,8 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
         network, device = self._placed_network()
         series, _ = self._series(frame, first, first + window, device)
         cut = series.window(torch.zeros(1, dtype=torch.long, device=device), window)
-        seen = network.inspect(cut.values, cut.visible, cut.clock)[layer]
+        only = torch.tensor([query], device=device)
+        seen = list(network.inspect(cut.values, cut.visible, cut.clock, sensors=[only]))[layer]
         return Explanation.build(
             seen,
             query=query,

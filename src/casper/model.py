@@ -12,13 +12,14 @@ Tensors are (B, N, T, D): batch, sensors, steps of a window, channels.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from casper.attention import AttentionDetails, GateRule, causal_attention, mean_over_pairs
+from casper.attention import AttentionDetails, GateRule, causal_attention, look_at_pairs, mean_over_pairs
 from casper.config import ModelConfig, TrainingConfig
 from casper.embedding import CellProjection, Cells, Level, Positions, guess_from_time
 from casper.learning import Example, Outcome, WindowNetwork
@@ -107,19 +108,40 @@ class CausalAttention(nn.Module):
         noise: Noise,
         *,
         temperature: float | Tensor,
-        details: bool = False,
-    ) -> tuple[Tensor, Tensor, AttentionDetails | None]:
+    ) -> tuple[Tensor, Tensor]:
         attended = causal_attention(
             *self._project(h),
             neighbourhood,
             gate=self._gate_rule(noise, temperature),
             relative_bias=self._relative_bias(h.shape[2]),
             constrained=self.config.constrained,
-            details=details,
         )
         # The bias of the message MLP belongs to the message: no message, no bias.
         message = F.linear(attended.out, self.message_out.weight) + self.message_out.bias * attended.total
-        return message, attended.rho_mean, attended.details
+        return message, attended.rho_mean
+
+    def look(
+        self,
+        h: Tensor,
+        neighbourhood: Neighbourhood,
+        noise: Noise,
+        *,
+        temperature: float | Tensor = 1.0,
+        sensors: Tensor | None = None,
+    ) -> AttentionDetails:
+        """What the layer does with h, pair by pair; sensors: the numbers of the queries' sensors, if not all."""
+        chosen = torch.arange(h.shape[1], device=h.device) if sensors is None else sensors
+        projected = self._project(h)
+        return look_at_pairs(
+            projected.query[:, chosen],
+            projected.key,
+            None if projected.gate_query is None else projected.gate_query[:, chosen],
+            projected.gate_key,
+            neighbourhood.rows(chosen),
+            gate=self._gate_rule(noise, temperature),
+            relative_bias=self._relative_bias(h.shape[2]),
+            constrained=self.config.constrained,
+        )
 
     def decided(self, h: Tensor, neighbourhood: Neighbourhood) -> Tensor:
         """The share of gates that are clearly shut (rho < 0.1) or open (rho > 0.9)."""
@@ -197,12 +219,11 @@ class EncoderLayer(nn.Module):
         noise: Noise,
         *,
         temperature: float | Tensor,
-        details: bool = False,
-    ) -> tuple[Tensor, Tensor, AttentionDetails | None]:
+    ) -> tuple[Tensor, Tensor]:
         """alone: the neighbourhood in which every sensor sees only itself."""
         h_in = self.before_attention(h, cells, alone, noise)
-        h_out, rho_mean, seen = self.attention(h_in, neighbourhood, noise, temperature=temperature, details=details)
-        return self.norm(h_in + noise.dropout(h_out, self.dropout)), rho_mean, seen
+        h_out, rho_mean = self.attention(h_in, neighbourhood, noise, temperature=temperature)
+        return self.norm(h_in + noise.dropout(h_out, self.dropout)), rho_mean
 
     def before_attention(self, h: Tensor, cells: Cells, alone: Neighbourhood, noise: Noise) -> Tensor:
         if self.skip is not None:
@@ -310,7 +331,7 @@ class CasperNetwork(WindowNetwork):
         """
         noise = Noise.silent() if noise is None else noise
         start = self._begin(values, visible, clock, sensors)
-        h, rho_means, _ = self._encode(start, noise, temperature=temperature)
+        h, rho_means = self._encode(start, noise, temperature=temperature)
         estimate = self.decoder(h, noise) if isinstance(self.decoder, PromptDecoder) else self.decoder(h).squeeze(-1)
         if start.cells.guess is not None:
             estimate = estimate + start.cells.guess[..., 0]
@@ -345,18 +366,26 @@ class CasperNetwork(WindowNetwork):
         """Of each layer, the share of gates that are clearly shut or open; (L,), or (0,) without gates."""
         if self.config.gate == "none":
             return values.new_empty(0)
-        shares: list[Tensor] = []
+        seen = self._attentions(values, visible, clock)
+        return torch.stack([attention.decided(h, neighbourhood) for attention, h, neighbourhood in seen])
+
+    def inspect(
+        self, values: Tensor, visible: Tensor, clock: Tensor, *, sensors: Sequence[Tensor] = ()
+    ) -> Iterator[AttentionDetails]:
+        """Attention, rho, beta and weight of every layer in turn; sensors: the queries' in parts, to save memory."""
+        for attention, h, neighbourhood in self._attentions(values, visible, clock):
+            for part in sensors or (None,):
+                yield attention.look(h, neighbourhood, Noise.silent(), sensors=part)
+
+    def _attentions(
+        self, values: Tensor, visible: Tensor, clock: Tensor
+    ) -> Iterator[tuple[CausalAttention, Tensor, Neighbourhood]]:
+        """The causal attention of every layer in turn, and what it is given."""
         h, cells, neighbourhood, alone, _ = self._begin(values, visible, clock)
         for layer in self.layers:
             assert isinstance(layer, EncoderLayer)
-            h_in = layer.before_attention(h, cells, alone, Noise.silent())
-            shares.append(layer.attention.decided(h_in, neighbourhood))
-            h, _, _ = layer(h, cells, neighbourhood, alone, Noise.silent(), temperature=1.0)
-        return torch.stack(shares)
-
-    def inspect(self, values: Tensor, visible: Tensor, clock: Tensor) -> list[AttentionDetails]:
-        """Attention, rho, beta and weight of every layer, for looking at."""
-        return self._encode(self._begin(values, visible, clock), Noise.silent(), details=True)[2]
+            yield layer.attention, layer.before_attention(h, cells, alone, Noise.silent()), neighbourhood
+            h, _ = layer(h, cells, neighbourhood, alone, Noise.silent(), temperature=1.0)
 
     def _begin(self, values: Tensor, visible: Tensor, clock: Tensor, sensors: Tensor | None = None) -> _Start:
         neighbourhood = self._neighbourhood() if sensors is None else self._neighbourhood().within(sensors).with_lists()
@@ -372,18 +401,13 @@ class CasperNetwork(WindowNetwork):
             h = h + self.level(torch.stack((level.mean, level.deviation.log()), dim=-1))
         return _Start(h, cells, neighbourhood, alone, level)
 
-    def _encode(
-        self, start: _Start, noise: Noise, *, temperature: float | Tensor = 1.0, details: bool = False
-    ) -> tuple[Tensor, list[Tensor], list[AttentionDetails]]:
+    def _encode(self, start: _Start, noise: Noise, *, temperature: float | Tensor = 1.0) -> tuple[Tensor, list[Tensor]]:
         h, cells, neighbourhood, alone, _ = start
         rho_means: list[Tensor] = []
-        seen_by_layer: list[AttentionDetails] = []
         for layer in self.layers:
-            h, rho_mean, seen = layer(h, cells, neighbourhood, alone, noise, temperature=temperature, details=details)
+            h, rho_mean = layer(h, cells, neighbourhood, alone, noise, temperature=temperature)
             rho_means.append(rho_mean)
-            if seen is not None:
-                seen_by_layer.append(seen)
-        return h, rho_means, seen_by_layer
+        return h, rho_means
 
     def _neighbourhood(self) -> Neighbourhood:
         lists = EdgeLists(*(self.get_buffer(f"edges_{name}") for name in EdgeLists._fields))

@@ -86,10 +86,13 @@ class Neighbourhood:
 
     def gather(self, x: Tensor) -> Tensor:
         """(B, N, T, ...) -> (B, N, K*T, ...): the neighbours' steps, neighbour by neighbour."""
-        batch, sensors, steps = x.shape[:3]
-        count = self.index.shape[1]
+        sensors, count = self.index.shape
         picked = x.index_select(1, self.index.reshape(-1))  # (B, N*K, T, ...)
-        return picked.reshape(batch, sensors, count * steps, *x.shape[3:])
+        return picked.reshape(x.shape[0], sensors, count * x.shape[2], *x.shape[3:])
+
+    def rows(self, sensors: Tensor) -> Neighbourhood:
+        """What some of the sensors look at, among all sensors; only for gathering."""
+        return Neighbourhood(self.index[sensors], self.present[sensors], self.full)
 
     def pairs(self, steps: int, *, constrained: bool) -> Tensor | None:
         """(N, 1 or T, K*T): which pairs exist, or None if all do; `constrained` keeps only keys with t' <= t."""
