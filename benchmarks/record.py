@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 import time
 from collections.abc import Sequence
 from importlib import metadata
@@ -12,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from casper.evaluate import device_name, provenance, write_result
+from casper.evaluate import device_name, provenance, told_command, write_result
 
 RESULTS = Path("results")
 
@@ -25,7 +24,7 @@ class Record:
         self.parts: dict[str, Any] = {}
         self.failed: dict[str, str] = {}
         self._origin = provenance(seed=seed, device=device_name(device), started=self.started)
-        self._origin["command"] = shlex.join(["python", "-m", module, *arguments])
+        self._origin["command"] = told_command(f"python -m {module}", arguments)
         self._origin["versions"] |= {name: _version(name) for name in ("triton", "torch-geometric")}
         self._device, self._benchmark = device, module.rpartition(".")[2]
 

@@ -14,7 +14,7 @@ from casper import evaluate as evaluate_module
 from casper.baselines.mean import MeanImputer
 from casper.datasets import Benchmark
 from casper.errors import InputError
-from casper.evaluate import device_name, evaluate, provenance, write_result
+from casper.evaluate import device_name, evaluate, provenance, told_command, write_result
 
 
 def test_the_score_of_the_mean_is_what_a_hand_calculation_gives(small_benchmark: Benchmark) -> None:
@@ -120,3 +120,8 @@ def test_a_result_is_a_json_file(tmp_path: Path) -> None:
     write_result(tmp_path / "result.json", {"mae": 1.5})
     assert json.loads((tmp_path / "result.json").read_text()) == {"mae": 1.5}
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_a_told_command_names_files_but_not_where_they_lie_on_this_machine(tmp_path: Path) -> None:
+    told = told_command("python -m benchmarks.attention", ["--out", str(tmp_path / "a file.json"), "--steps", "3"])
+    assert told == "python -m benchmarks.attention --out 'a file.json' --steps 3"

@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ def provenance(*, seed: int | None, device: str, started: float) -> dict[str, An
     """What makes a figure repeatable: command, commit, seed, device, versions, wall time since `started`."""
     packages = ("torch", "lightning", "numpy", "pandas", "scikit-learn")
     return {
-        "command": shlex.join(["casper", *sys.argv[1:]]),
+        "command": told_command("casper", sys.argv[1:]),
         "commit": _commit(),
         "seed": seed,
         "device": device,
@@ -41,6 +42,12 @@ def provenance(*, seed: int | None, device: str, started: float) -> dict[str, An
         },
         "wall_seconds": round(time.time() - started, 2),
     }
+
+
+def told_command(program: str, arguments: Sequence[str]) -> str:
+    """A command line for others: where files lie on this machine is nobody's business, so folders' names are enough."""
+    plain = [Path(one).name if one.startswith(("/", "~")) or Path(one).is_absolute() else one for one in arguments]
+    return shlex.join([*program.split(), *plain])
 
 
 def write_result(path: Path, record: dict[str, Any]) -> None:
