@@ -9,15 +9,19 @@ import numpy as np
 import pandas as pd
 import torch
 
+from casper.causal import CausalGraph
 from casper.config import ModelConfig, TrainingConfig
 from casper.config import preset as find_preset
+from casper.drawn_on import DrawnOn, Measure, parts_of
 from casper.errors import InputError
 from casper.explanation import Explanation
 from casper.graph import SensorGraph
 from casper.model import CasperNetwork
 from casper.neural import NeuralImputer, Recipe
+from casper.progress import progress_over
 from casper.prompts import install_prompts, pretrained_prompts
 from casper.train import Accelerator, TrainingData
+from casper.windows import spread_starts
 
 
 class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
@@ -84,8 +88,7 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
         query = frame.sensors.index(sensor) if sensor in frame.sensors else None
         if query is None:
             raise InputError(f"there is no sensor {sensor!r} in the table")
-        if not -self.config.layers <= layer < self.config.layers:
-            raise InputError(f"the model has layers 0 to {self.config.layers - 1}, not {layer}")
+        self._check_layer(layer)
         step = frame.position(time)
         window = self.config.window
         first = int(np.clip(step - window // 2, 0, len(frame.times) - window))
@@ -93,7 +96,7 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
         series, _ = self._series(frame, first, first + window, device)
         cut = series.window(torch.zeros(1, dtype=torch.long, device=device), window)
         only = torch.tensor([query], device=device)
-        seen = list(network.inspect(cut.values, cut.visible, cut.clock, sensors=[only]))[layer]
+        seen = next(network.inspect(cut.values, cut.visible, cut.clock, sensors=[only], layer=layer))
         return Explanation.build(
             seen,
             query=query,
@@ -103,3 +106,42 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
             neighbours=network.neighbour_index[query].cpu().numpy(),
             present=network.neighbour_present[query].cpu().numpy(),
         )
+
+    @torch.inference_mode()
+    def causal_graph(
+        self, table: pd.DataFrame, *, measure: Measure = "weight", windows: int = 256, layer: int | None = None
+    ) -> CausalGraph:
+        """Which sensors, at which lags, the model draws on in this table, averaged over evenly spread windows.
+
+        An edge's weight is the mean share of a value's message that comes from that source at that lag (`measure`
+        "weight"; over all sources and lags of a target the shares add up to about one), or the mean probability of its
+        gates ("rho"). Its stability is the share of windows in which its gates are mostly open. Lags are t - t':
+        negative ones reach into the future. layer: only this one; None: the mean of all.
+        """
+        frame = self._options.to_frame(table)
+        frame = frame.select(self.column_order(frame))
+        self._check_length(frame)
+        self._check_layer(layer)
+        network, device = self._placed_network()
+        steps, index = self.config.window, network.neighbour_index
+        starts = spread_starts(len(frame.times), steps, 1)
+        starts = starts[np.linspace(0, len(starts) - 1, min(windows, len(starts))).round().astype(np.int64)]
+        drawn_on = DrawnOn(len(frame.sensors), index.shape[1], steps, measure, device)
+        parts = parts_of(len(frame.sensors), self.config.heads * index.shape[1] * steps**2, device)
+        for start in progress_over(list(starts), "looking", shown=bool(self.progress)):
+            series, _ = self._series(frame, int(start), int(start) + steps, device)
+            cut = series.window(torch.zeros(1, dtype=torch.long, device=device), steps)
+            drawn_on.add(network.inspect(cut.values, cut.visible, cut.clock, sensors=parts, layer=layer), parts)
+        origin = {
+            "method": self.name,
+            "measure": measure,
+            "windows": len(starts),
+            "layer": "mean of all" if layer is None else layer,
+            "neighbours": self.graph.origin,
+        }
+        edges = drawn_on.edges(frame.sensors, index, network.neighbour_present)
+        return CausalGraph.build(frame.sensors, edges, step=frame.step, origin=origin)
+
+    def _check_layer(self, layer: int | None) -> None:
+        if layer is not None and not -self.config.layers <= layer < self.config.layers:
+            raise InputError(f"the model has layers 0 to {self.config.layers - 1}, not {layer}")

@@ -370,11 +370,21 @@ class CasperNetwork(WindowNetwork):
         return torch.stack([attention.decided(h, neighbourhood) for attention, h, neighbourhood in seen])
 
     def inspect(
-        self, values: Tensor, visible: Tensor, clock: Tensor, *, sensors: Sequence[Tensor] = ()
+        self,
+        values: Tensor,
+        visible: Tensor,
+        clock: Tensor,
+        *,
+        sensors: Sequence[Tensor] = (),
+        layer: int | None = None,
     ) -> Iterator[AttentionDetails]:
-        """Attention, rho, beta and weight of every layer in turn; sensors: the queries' in parts, to save memory."""
-        for attention, h, neighbourhood in self._attentions(values, visible, clock):
-            for part in sensors or (None,):
+        """Attention, rho, beta and weight of every layer in turn, or of one of them.
+
+        sensors: those of the queries, in parts that are looked at one after the other to save memory.
+        """
+        wanted = range(len(self.layers)) if layer is None else (range(len(self.layers))[layer],)
+        for number, (attention, h, neighbourhood) in enumerate(self._attentions(values, visible, clock)):
+            for part in (sensors or (None,)) if number in wanted else ():
                 yield attention.look(h, neighbourhood, Noise.silent(), sensors=part)
 
     def _attentions(
