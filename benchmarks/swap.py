@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from benchmarks.edge_list import Edges, at_hand, edge_attention
-from casper import model, train
+from casper import encoder, train
 from casper.attention import Attended, GateRule, causal_attention
 from casper.neighbourhood import Neighbourhood
 from casper.train import fast_but_repeatable
@@ -21,7 +21,7 @@ ATTENTIONS = ("ours", "plain", "edge_list")
 
 @contextlib.contextmanager
 def attention_in_the_model(name: str, graph: Neighbourhood) -> Generator[None]:
-    """Within the block `casper.model` computes its attention with one of ATTENTIONS. graph: the one it will meet.
+    """Within the block `casper.encoder` computes its attention with one of ATTENTIONS. graph: the one it will meet.
 
     The competitors are not asked for sums in a fixed order, as our training loop is: that would slow them down. Along
     the steps of each sensor on its own, where there is nothing to gate, they use PyTorch's fused attention.
@@ -35,12 +35,12 @@ def attention_in_the_model(name: str, graph: Neighbourhood) -> Generator[None]:
         alone = tensors[4] is None  # no gate
         return _fused(tensors[0], tensors[1], tensors[3]) if alone else between_sensors(*tensors, **options)
 
-    before = model.causal_attention, train.fast_but_repeatable
-    model.causal_attention, train.fast_but_repeatable = swapped, _fast_in_any_order
+    before = encoder.causal_attention, train.fast_but_repeatable
+    encoder.causal_attention, train.fast_but_repeatable = swapped, _fast_in_any_order
     try:
         yield
     finally:
-        model.causal_attention, train.fast_but_repeatable = before
+        encoder.causal_attention, train.fast_but_repeatable = before
 
 
 @contextlib.contextmanager
@@ -81,12 +81,10 @@ class _EdgeListAttention:
         gate: GateRule,
         relative_bias: Tensor | None,
         constrained: bool,
-        details: bool,
     ) -> Attended:
         assert gate.always_sums_to_one
         assert relative_bias is None
         assert not constrained
-        assert not details
         assert neighbourhood.index.shape[0] == self._edges.sensors
         drawn = None
         if gate.noise is not None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import literal
-from casper.attention import Attended, GateRule, causal_attention
+from casper.attention import Attended, AttentionDetails, GateRule, causal_attention, look_at_pairs
 from casper.neighbourhood import Neighbourhood
 from casper.noise import PairNoise
 
@@ -43,6 +43,19 @@ def attend(given: Mapping[str, Tensor | None], neighbourhood: Neighbourhood, **o
     return causal_attention(neighbourhood=neighbourhood, **values, **options)
 
 
+def look(
+    given: Mapping[str, Tensor | None],
+    neighbourhood: Neighbourhood,
+    *,
+    gate: GateRule | None,
+    relative_bias: Tensor | None = None,
+    constrained: bool = False,
+) -> AttentionDetails:
+    values: Any = {name: given[name] for name in ("query", "key", "gate_query", "gate_key")}
+    options: Any = {"gate": gate, "relative_bias": relative_bias, "constrained": constrained}
+    return look_at_pairs(neighbourhood=neighbourhood, **values, **options)
+
+
 def attend_literally(
     given: Mapping[str, Tensor | None], neighbourhood: Neighbourhood, **options: Any
 ) -> literal.Attended:
@@ -75,14 +88,13 @@ def literal_gate(rule: GateRule | None, neighbourhood: Neighbourhood) -> literal
     return literal.Gate(first, second, float(rule.temperature), hard=rule.hard, null_slot=null_slot)
 
 
-def assert_same(ours: Attended, theirs: literal.Attended) -> None:
-    assert ours.details is not None
+def assert_same(ours: Attended, seen: AttentionDetails, theirs: literal.Attended) -> None:
     torch.testing.assert_close(ours.out, theirs.out)
     torch.testing.assert_close(ours.rho_mean, theirs.rho_mean)
-    torch.testing.assert_close(ours.details.attention, theirs.alpha)
-    torch.testing.assert_close(ours.details.rho, theirs.rho)
-    torch.testing.assert_close(ours.details.beta, theirs.beta)
-    torch.testing.assert_close(ours.details.weight, theirs.weight)
+    torch.testing.assert_close(seen.attention, theirs.alpha)
+    torch.testing.assert_close(seen.rho, theirs.rho)
+    torch.testing.assert_close(seen.beta, theirs.beta)
+    torch.testing.assert_close(seen.weight, theirs.weight)
 
 
 @pytest.mark.parametrize("rule", GATES.values(), ids=GATES.keys())
@@ -101,10 +113,11 @@ def test_values_and_gradients_equal_the_literal_equations(
         drop |= set() if pair else {"message_query"}
         return {name: None if name in drop else tensor for name, tensor in given.items()}
 
-    ours = attend(arguments(ours_in), neighbourhood, gate=rule, constrained=constrained, details=True)
+    ours = attend(arguments(ours_in), neighbourhood, gate=rule, constrained=constrained)
+    seen = look(arguments(ours_in), neighbourhood, gate=rule, constrained=constrained)
     gate = literal_gate(rule, neighbourhood)
     theirs = attend_literally(arguments(theirs_in), neighbourhood, gate=gate, constrained=constrained)
-    assert_same(ours, theirs)
+    assert_same(ours, seen, theirs)
 
     direction = torch.randn(ours.out.shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     ((ours.out * direction).sum() + ours.rho_mean).backward()
@@ -125,12 +138,11 @@ def test_straight_through_gates_pass_the_soft_gates_gradient_through_the_hard_fo
     given["gate_key"][:, :, 0] += 12.0  # every query has an open gate, so that Z is never 0
     ours_in, theirs_in = with_gradients(given), with_gradients(given)
     rule = GateRule(NOISE, 0.7, hard=True)
-    ours = attend(ours_in, FULL, gate=rule, details=True)
-    assert ours.details is not None
-    assert set(ours.details.beta.unique().tolist()) == {0.0, 1.0}
-    assert (ours.details.beta.amax(dim=(-1, -2)) == 1).all()
+    ours, seen = attend(ours_in, FULL, gate=rule), look(ours_in, FULL, gate=rule)
+    assert set(seen.beta.unique().tolist()) == {0.0, 1.0}
+    assert (seen.beta.amax(dim=(-1, -2)) == 1).all()
     theirs = attend_literally(theirs_in, FULL, gate=literal_gate(rule, FULL))
-    assert_same(ours, theirs)
+    assert_same(ours, seen, theirs)
     (ours.out**2).sum().backward()
     (theirs.out**2).sum().backward()
     for name, tensor in ours_in.items():
@@ -165,9 +177,10 @@ def test_heads_attend_independently(heads: int) -> None:
 def test_a_relative_bias_is_added_to_the_scores_of_every_neighbour_alike() -> None:
     bias = torch.randn(2, STEPS, STEPS, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
     given = inputs()
-    ours = attend(given, PADDED, gate=GateRule(), relative_bias=bias, details=True)
+    ours = attend(given, PADDED, gate=GateRule(), relative_bias=bias)
+    seen = look(given, PADDED, gate=GateRule(), relative_bias=bias)
     theirs = attend_literally(given, PADDED, gate=literal.Gate(), bias=bias)
-    assert_same(ours, theirs)
+    assert_same(ours, seen, theirs)
     without = attend(given, PADDED, gate=GateRule())
     assert not torch.allclose(ours.out, without.out)
 
@@ -175,10 +188,9 @@ def test_a_relative_bias_is_added_to_the_scores_of_every_neighbour_alike() -> No
 @pytest.mark.parametrize("rule", GATES.values(), ids=GATES.keys())
 def test_a_sensor_without_neighbours_gets_a_zero_message_and_finite_gradients(rule: GateRule | None) -> None:
     given = with_gradients(inputs())
-    attended = attend(given, PADDED, gate=rule, details=True)
-    assert attended.details is not None
+    attended = attend(given, PADDED, gate=rule)
     assert (attended.out[:, LONELY] == 0).all()
-    assert (attended.details.weight[:, LONELY] == 0).all()
+    assert (look(given, PADDED, gate=rule).weight[:, LONELY] == 0).all()
     assert (attended.out[:, 0] != 0).any()
     attended.out.sum().backward()
     for name, tensor in given.items():
@@ -223,12 +235,10 @@ def test_a_table_known_to_be_full_gives_what_its_mask_gives() -> None:
     given = inputs()
     masked = Neighbourhood(FULL.index, FULL.present)
     for rule in (GateRule(), GateRule(hard=True), None):
-        fast, slow = (attend(given, one, gate=rule, details=True) for one in (FULL, masked))
+        fast, slow = (attend(given, one, gate=rule) for one in (FULL, masked))
         torch.testing.assert_close(fast.out, slow.out)
         torch.testing.assert_close(fast.rho_mean, slow.rho_mean)
-        assert fast.details is not None
-        assert slow.details is not None
-        torch.testing.assert_close(vars(fast.details), vars(slow.details))
+        torch.testing.assert_close(*(vars(look(given, one, gate=rule)) for one in (FULL, masked)))
 
 
 def test_constrained_attention_never_looks_ahead() -> None:
@@ -280,9 +290,7 @@ def test_definition_4_a_key_changes_the_output_if_and_only_if_its_hard_gate_is_o
 def test_details_are_consistent_with_the_output() -> None:
     given = inputs()
     rule = GateRule(NOISE, 0.7)
-    attended = attend(given, PADDED, gate=rule, details=True)
-    seen = attended.details
-    assert seen is not None
+    attended, seen = attend(given, PADDED, gate=rule), look(given, PADDED, gate=rule)
     neighboured = PRESENT.any(dim=1)
     torch.testing.assert_close(
         seen.attention.sum(dim=(-1, -2)), neighboured.double()[None, :, None, None].expand(BATCH, -1, 2, STEPS)
@@ -301,8 +309,13 @@ def test_details_are_consistent_with_the_output() -> None:
     assert (seen.beta[~present] == 0).all()
 
 
-def test_without_details_nothing_is_kept() -> None:
-    assert attend(inputs(), FULL, gate=GateRule()).details is None
+def test_some_sensors_are_looked_at_as_all_are() -> None:
+    given, some = inputs(), torch.tensor([2, 0])
+    whole = look(given, PADDED, gate=GateRule())
+    chosen = {name: x[:, some] if name.endswith("query") else x for name, x in given.items()}
+    torch.testing.assert_close(
+        vars(look(chosen, PADDED.rows(some), gate=GateRule())), {name: x[:, some] for name, x in vars(whole).items()}
+    )
 
 
 SMALL_INDEX, SMALL_PRESENT = torch.tensor([[1], [0], [2]]), torch.tensor([[True], [True], [False]])

@@ -22,7 +22,7 @@ from benchmarks.record import Record
 from benchmarks.shapes import PUBLISHED, Shape, growing_shape, named_shape, random_ragged
 from benchmarks.swap import attention_in_the_model
 from benchmarks.targets import of_agreement, of_attention, of_training
-from casper import model
+from casper import encoder
 from casper.attention import causal_attention
 from casper.config import ModelConfig
 from casper.datasets import Benchmark
@@ -89,9 +89,9 @@ def test_the_model_gives_the_same_with_a_competitors_attention(name: str) -> Non
     visible = torch.rand(values.shape) < 0.5
     wanted = network(values, visible, clock)
     with attention_in_the_model(name, here):
-        assert model.causal_attention is not causal_attention
+        assert encoder.causal_attention is not causal_attention
         got = network(values, visible, clock)
-    assert model.causal_attention is causal_attention
+    assert encoder.causal_attention is causal_attention
     torch.testing.assert_close(got, wanted)
 
 

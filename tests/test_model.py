@@ -10,13 +10,8 @@ from torch import Tensor, nn
 import literal
 from casper.config import ModelConfig
 from casper.embedding import CellProjection, Cells, guess_from_time
-from casper.model import (
-    CasperNetwork,
-    CausalAttention,
-    EncoderLayer,
-    PromptDecoder,
-    TemporalTransformer,
-)
+from casper.encoder import CausalAttention, EncoderLayer, TemporalTransformer
+from casper.model import CasperNetwork, PromptDecoder
 from casper.neighbourhood import Neighbourhood
 from casper.noise import Noise
 
@@ -430,6 +425,43 @@ def test_inspect_shows_every_layer_and_agrees_with_the_penalty() -> None:
     for number, layer in enumerate(seen):
         pairs = present.expand_as(layer.rho)
         torch.testing.assert_close(layer.rho[pairs].mean(), rho_mean[number])
+
+
+@pytest.mark.parametrize("settings", [{}, {"message": "key"}, {"gate_null_slot": True}, {"decoder": "mlp"}])
+def test_influence_is_what_the_estimate_loses_as_a_gate_is_shut_a_little(settings: dict[str, Any]) -> None:
+    model = randomised(network(SMALL.replace(layers=2, **settings)))
+    values, visible, clock = window()
+    cells = (values.double(), visible, clock.double())
+    everyone = torch.arange(SENSORS)
+    with torch.no_grad():
+        [(change, seen)] = model.influence(*cells, sensors=[everyone])
+        *_, (attention, h, _) = model._attentions(*cells)
+        projected = attention._project(h)
+        layer = model.layers[-1]
+        target, step, slot, key = 0, 1, 1, 3
+
+        def estimate(shift: float) -> Tensor:
+            """Of the query, with the gate of one of its pairs scaled by 1 + shift: its beta, written out."""
+            rho = seen.beta[0, target, step].clone()  # (K, T)
+            rho[slot, key] *= 1 + shift
+            alpha = seen.attention[0, target, :, step]  # (H, K, T)
+            weight = alpha * rho
+            if not model.config.gate_null_slot:
+                weight = weight / weight.sum(dim=(-1, -2), keepdim=True)
+            theirs = projected.message_key[0, INDEX[target]]  # (K, T, H, C)
+            hidden = theirs
+            if projected.message_query is not None:
+                hidden = torch.relu(projected.message_query[0, target, step] + theirs)
+            summed = torch.einsum("hkt,kthc->hc", weight, hidden).flatten()
+            total = weight.sum(dim=(-1, -2)).mean()
+            message = attention.message_out.weight @ summed + attention.message_out.bias * total
+            out = layer.norm(h[0, target, step] + message)
+            return model._decode(out[None, None, None], Noise.silent())[0, 0, 0]
+
+        size = 1e-5
+        expected = (estimate(size) - estimate(-size)) / (2 * size)
+    torch.testing.assert_close(change[0, target, step, slot, key], expected, rtol=1e-4, atol=1e-9)
+    assert change.abs().max() > 0
 
 
 def test_gates_start_open_at_the_configured_bias() -> None:

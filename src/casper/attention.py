@@ -64,12 +64,11 @@ class Attended:
     out: Tensor
     rho_mean: Tensor
     total: Tensor
-    details: AttentionDetails | None = None
 
 
 @dataclass(frozen=True)
 class AttentionDetails:
-    """What the layer did, per pair of query (n, t) and key (k, t'); materialised only when asked for.
+    """What the layer does, per pair of query (n, t) and key (k, t'); materialised only when asked for.
 
     attention: alpha, (B, N, H, T, K, T). rho, beta: (B, N, T, K, T). weight: beta * alpha / Z, (B, N, H, T, K, T).
     """
@@ -92,7 +91,6 @@ def causal_attention(
     gate: GateRule | None = None,
     relative_bias: Tensor | None = None,
     constrained: bool = False,
-    details: bool = False,
     version: Version | None = None,
 ) -> Attended:
     """Every query's sum of its neighbours' messages, gated.
@@ -103,17 +101,14 @@ def causal_attention(
         message_query the message depends on the key alone, message_key itself, and nothing is computed per pair.
     gate_query, gate_key: (B, N, T); their sum is the logit of rho. None: no gate.
     relative_bias: (H, T, T) added to the scores of (t, t').
-    version: which implementation computes it; None: the fastest for the device, see `casper.kernels`. Details are
-        always computed by the plain one.
+    version: which implementation computes it; None: the fastest for the device, see `casper.kernels`.
     """
     if gate_query is None or gate_key is None:
         gate = gate_query = gate_key = None
-    chosen = "plain" if details else choose_version(query.device, version)
+    chosen = choose_version(query.device, version)
     tensors = (query, key, message_query, message_key, gate_query, gate_key, neighbourhood)
     if chosen == "plain":
-        return plain_attention(
-            *tensors, gate=gate, relative_bias=relative_bias, constrained=constrained, details=details
-        )
+        return plain_attention(*tensors, gate=gate, relative_bias=relative_bias, constrained=constrained)
     out, rho, total = fast_version(chosen)(*tensors, gate=gate, relative_bias=relative_bias, constrained=constrained)
     if gate is not None:
         pairs = neighbourhood.count(query.shape[2], constrained=constrained) * query.shape[0]
@@ -135,7 +130,6 @@ def plain_attention(
     gate: GateRule | None,
     relative_bias: Tensor | None,
     constrained: bool,
-    details: bool,
 ) -> Attended:
     """The definition, in plain PyTorch: every pair is a number in memory."""
     batch, sensors, steps, heads, channels = query.shape
@@ -148,7 +142,7 @@ def plain_attention(
         gate=gate,
         relative_bias=relative_bias,
         constrained=constrained,
-        details=details,
+        details=False,
     )
     weight = weighed.weight
     if message_query is None:
@@ -161,7 +155,7 @@ def plain_attention(
         out = (weight[..., None, :] @ hidden).squeeze(-2)  # (B, N, H, T, C)
     out = out.transpose(2, 3).reshape(batch, sensors, steps, heads * channels)
     total = _total(weight, weighed.exists, always_one=gate is None or gate.always_sums_to_one)
-    return Attended(out, weighed.rho_mean, total, weighed.details(steps) if details else None)
+    return Attended(out, weighed.rho_mean, total)
 
 
 def look_at_pairs(
@@ -175,7 +169,7 @@ def look_at_pairs(
     relative_bias: Tensor | None,
     constrained: bool,
 ) -> AttentionDetails:
-    """The details without the messages, which take most of the memory.
+    """What the attention does with every pair; without the messages, which take most of the memory.
 
     query, gate_query: (B, M, T, ...) of some of the sensors, whose rows of the neighbourhood are given; key, gate_key:
     of all sensors.

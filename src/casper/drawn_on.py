@@ -3,7 +3,7 @@ of sensors and steps at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import cycle
 from typing import Literal
 
@@ -12,10 +12,12 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from casper.attention import AttentionDetails
+from casper.model import CasperNetwork
+from casper.windows import Window
 
-Measure = Literal["weight", "attention", "rho"]
-"""weight: beta * alpha / Z, what messages are really weighted with; attention: alpha alone; rho: the gates."""
+Measure = Literal["weight", "attention", "rho", "influence"]
+"""weight: beta * alpha / Z, what messages are really weighted with; attention: alpha alone; rho: the gates; influence:
+how much the estimate would change, in deviations, if the pair's gate were shut (of the last layer, to first order)."""
 
 # A gate counts as open for an edge if it is so for this share of the edge's pairs in a window.
 _OPEN = 0.5
@@ -29,12 +31,24 @@ def parts_of(sensors: int, numbers_each: int, device: torch.device) -> list[Tens
     return list(torch.arange(sensors, device=device).split(at_once))
 
 
+def measured(
+    network: CasperNetwork, window: Window, measure: Measure, parts: Sequence[Tensor], layer: int | None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """The measure and the gates of every pair, (B, M, T, K, T): layer after layer, part after part of the sensors."""
+    cells = (window.values, window.visible, window.clock)
+    if measure == "influence":
+        for change, seen in network.influence(*cells, sensors=parts):
+            yield change.abs(), seen.beta
+        return
+    for seen in network.inspect(*cells, sensors=parts, layer=layer):
+        yield seen.rho if measure == "rho" else getattr(seen, measure).mean(2), seen.beta
+
+
 class DrawnOn:
     """Sums over windows and layers, for every target (N), neighbour (K) and lag (2 T - 1)."""
 
-    def __init__(self, sensors: int, neighbours: int, steps: int, measure: Measure, device: torch.device) -> None:
+    def __init__(self, sensors: int, neighbours: int, steps: int, device: torch.device) -> None:
         shape = (sensors, neighbours, 2 * steps - 1)
-        self.measure: Measure = measure
         self._sums = torch.zeros(shape, dtype=torch.float64, device=device)
         self._standing = torch.zeros(shape, dtype=torch.float64, device=device)
         step = torch.arange(steps, device=device)
@@ -42,25 +56,19 @@ class DrawnOn:
         self._pairs = torch.bincount(self._lag, minlength=2 * steps - 1)  # of each lag, in a window
         self._windows = 0
 
-    def add(self, seen: Iterable[AttentionDetails], parts: Sequence[Tensor]) -> None:
-        """Details of one window, layer after layer and in each of them part after part of the sensors.
-
-        Only one of them is held at a time.
-        """
+    def add(self, seen: Iterable[tuple[Tensor, Tensor]], parts: Sequence[Tensor]) -> None:
+        """What was measured of one window and its gates, both (1, M, T, K, T): layer after layer, and in each of them
+        part after part of the sensors. Only one of them is held at a time."""
         measured, gates = torch.zeros_like(self._sums), torch.zeros_like(self._sums)
         count = 0
-        for details, part in zip(seen, cycle(parts), strict=False):
-            measured[part] += self._by_lag(self._measured(details))[0]
-            gates[part] += self._by_lag(details.beta)[0]
+        for (values, beta), part in zip(seen, cycle(parts), strict=False):
+            measured[part] += self._by_lag(values)[0]
+            gates[part] += self._by_lag(beta)[0]
             count += 1
         layers = count // len(parts)
         self._sums += measured / layers
         self._standing += gates / layers > _OPEN
         self._windows += 1
-
-    def _measured(self, seen: AttentionDetails) -> Tensor:
-        """(B, M, T, K, T), averaged over heads."""
-        return seen.rho if self.measure == "rho" else getattr(seen, self.measure).mean(2)
 
     def _by_lag(self, values: Tensor) -> Tensor:
         """(B, M, T, K, T) -> (B, M, K, lags): the mean over the pairs of each lag."""

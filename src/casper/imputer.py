@@ -12,7 +12,7 @@ import torch
 from casper.causal import CausalGraph
 from casper.config import ModelConfig, TrainingConfig
 from casper.config import preset as find_preset
-from casper.drawn_on import DrawnOn, Measure, parts_of
+from casper.drawn_on import DrawnOn, Measure, measured, parts_of
 from casper.errors import InputError
 from casper.explanation import Explanation
 from casper.graph import SensorGraph
@@ -107,16 +107,16 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
             present=network.neighbour_present[query].cpu().numpy(),
         )
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def causal_graph(
         self, table: pd.DataFrame, *, measure: Measure = "weight", windows: int = 256, layer: int | None = None
     ) -> CausalGraph:
         """Which sensors, at which lags, the model draws on in this table, averaged over evenly spread windows.
 
         An edge's weight is the mean share of a value's message that comes from that source at that lag (`measure`
-        "weight"; over all sources and lags of a target the shares add up to about one), or the mean probability of its
-        gates ("rho"). Its stability is the share of windows in which its gates are mostly open. Lags are t - t':
-        negative ones reach into the future. layer: only this one; None: the mean of all.
+        "weight"; over all sources and lags of a target the shares add up to about one), or another measure of
+        `casper.drawn_on.Measure`. Its stability is the share of windows in which its gates are mostly open. Lags are
+        t - t': negative ones reach into the future. layer: only this one; None: the mean of all.
         """
         frame = self._options.to_frame(table)
         frame = frame.select(self.column_order(frame))
@@ -126,12 +126,13 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
         steps, index = self.config.window, network.neighbour_index
         starts = spread_starts(len(frame.times), steps, 1)
         starts = starts[np.linspace(0, len(starts) - 1, min(windows, len(starts))).round().astype(np.int64)]
-        drawn_on = DrawnOn(len(frame.sensors), index.shape[1], steps, measure, device)
-        parts = parts_of(len(frame.sensors), self.config.heads * index.shape[1] * steps**2, device)
+        drawn_on = DrawnOn(len(frame.sensors), index.shape[1], steps, device)
+        numbers_of_pair = self.config.width if measure == "influence" else self.config.heads
+        parts = parts_of(len(frame.sensors), numbers_of_pair * index.shape[1] * steps**2, device)
         for start in progress_over(list(starts), "looking", shown=bool(self.progress)):
             series, _ = self._series(frame, int(start), int(start) + steps, device)
             cut = series.window(torch.zeros(1, dtype=torch.long, device=device), steps)
-            drawn_on.add(network.inspect(cut.values, cut.visible, cut.clock, sensors=parts, layer=layer), parts)
+            drawn_on.add(measured(network, cut, measure, parts, layer), parts)
         origin = {
             "method": self.name,
             "measure": measure,

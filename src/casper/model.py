@@ -11,7 +11,6 @@ Tensors are (B, N, T, D): batch, sensors, steps of a window, channels.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -19,9 +18,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from casper.attention import AttentionDetails, GateRule, causal_attention, look_at_pairs, mean_over_pairs
+from casper.attention import AttentionDetails
 from casper.config import ModelConfig, TrainingConfig
 from casper.embedding import CellProjection, Cells, Level, Positions, guess_from_time
+from casper.encoder import CausalAttention, EncoderLayer
 from casper.learning import Example, Outcome, WindowNetwork
 from casper.neighbourhood import EdgeLists, Neighbourhood
 from casper.noise import Noise
@@ -39,196 +39,6 @@ class Prediction(NamedTuple):
 
     estimate: Tensor
     rho_mean: Tensor
-
-
-class TemporalTransformer(nn.Module):
-    """A transformer encoder layer along the steps of each sensor on its own (Vaswani et al., 2017).
-
-    Its attention is the causal attention's without neighbours and gates, whose kernels suit such short series.
-    """
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        width = config.width
-        self.heads, self.dropout = config.heads, config.dropout
-        self.query_key_value = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
-        self.norm_attention = nn.LayerNorm(width)
-        self.feed_forward = nn.Sequential(
-            nn.Linear(width, config.feed_forward), nn.ReLU(), nn.Linear(config.feed_forward, width)
-        )
-        self.norm_out = nn.LayerNorm(width)
-
-    def forward(self, h: Tensor, alone: Neighbourhood, noise: Noise) -> Tensor:
-        query, key, value = self.query_key_value(h).unflatten(-1, (3, self.heads, -1)).unbind(3)  # (B, N, T, H, C)
-        query = query / math.sqrt(query.shape[-1])
-        attended = self.out(causal_attention(query, key, None, value, None, None, alone).out)
-        h = self.norm_attention(h + noise.dropout(attended, self.dropout))
-        return self.norm_out(h + noise.dropout(self.feed_forward(h), self.dropout))
-
-
-class Projected(NamedTuple):
-    """What the causal attention reads: vectors (B, N, T, H, C) and the gate's logits (B, N, T)."""
-
-    query: Tensor
-    key: Tensor
-    message_query: Tensor | None
-    message_key: Tensor
-    gate_query: Tensor | None
-    gate_key: Tensor | None
-
-
-class CausalAttention(nn.Module):
-    """Spatiotemporal causal attention (equations 10 to 15): neighbours' steps, each behind a causal gate.
-
-    The message MLP([query; key]) is split: its first layer into a query and a key part, its last layer behind the sum.
-    """
-
-    sharpness: Tensor
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        width, self.config = config.width, config
-        self.query, self.key = nn.Linear(width, width), nn.Linear(width, width, bias=False)
-        self.message_key = nn.Linear(width, width)
-        self.message_query = nn.Linear(width, width, bias=False) if config.message == "pair" else None
-        self.message_out = nn.Linear(width, width)
-        if config.gate == "gumbel":
-            self.gate_query, self.gate_key = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
-            self.gate_query_logit, self.gate_key_logit = nn.Linear(width, 1), nn.Linear(width, 1, bias=False)
-            nn.init.constant_(self.gate_query_logit.bias, config.gate_bias)
-            if config.gate_sharpness > 1:
-                self.register_buffer("sharpness", torch.ones(()))
-        self.relative = nn.Parameter(torch.zeros(config.heads, 2 * config.window - 1)) if config.relative_time else None
-
-    def forward(
-        self,
-        h: Tensor,
-        neighbourhood: Neighbourhood,
-        noise: Noise,
-        *,
-        temperature: float | Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        attended = causal_attention(
-            *self._project(h),
-            neighbourhood,
-            gate=self._gate_rule(noise, temperature),
-            relative_bias=self._relative_bias(h.shape[2]),
-            constrained=self.config.constrained,
-        )
-        # The bias of the message MLP belongs to the message: no message, no bias.
-        message = F.linear(attended.out, self.message_out.weight) + self.message_out.bias * attended.total
-        return message, attended.rho_mean
-
-    def look(
-        self,
-        h: Tensor,
-        neighbourhood: Neighbourhood,
-        noise: Noise,
-        *,
-        temperature: float | Tensor = 1.0,
-        sensors: Tensor | None = None,
-    ) -> AttentionDetails:
-        """What the layer does with h, pair by pair; sensors: the numbers of the queries' sensors, if not all."""
-        chosen = torch.arange(h.shape[1], device=h.device) if sensors is None else sensors
-        projected = self._project(h)
-        return look_at_pairs(
-            projected.query[:, chosen],
-            projected.key,
-            None if projected.gate_query is None else projected.gate_query[:, chosen],
-            projected.gate_key,
-            neighbourhood.rows(chosen),
-            gate=self._gate_rule(noise, temperature),
-            relative_bias=self._relative_bias(h.shape[2]),
-            constrained=self.config.constrained,
-        )
-
-    def decided(self, h: Tensor, neighbourhood: Neighbourhood) -> Tensor:
-        """The share of gates that are clearly shut (rho < 0.1) or open (rho > 0.9)."""
-        projected = self._project(h)
-        assert projected.gate_query is not None, "a layer without gates decides nothing"
-        assert projected.gate_key is not None, "a layer without gates decides nothing"
-        logit = projected.gate_query[..., None] + neighbourhood.gather(projected.gate_key)[:, :, None, :]
-        exists = neighbourhood.pairs(h.shape[2], constrained=self.config.constrained)
-        return mean_over_pairs((logit.abs() > math.log(9.0)).to(h.dtype), exists)
-
-    def _project(self, h: Tensor) -> Projected:
-        """All of it by one matrix product.
-
-        The gate's two maps are linear both, so they are joined; the query is divided by sqrt(C) by its weights.
-        """
-        heads, width = self.config.heads, self.config.width
-        scale = 1.0 / math.sqrt(width // heads)
-        weights = [self.query.weight * scale, self.key.weight]
-        biases = [self.query.bias * scale, h.new_zeros(width)]
-        if self.message_query is not None:
-            weights.append(self.message_query.weight)
-            biases.append(h.new_zeros(width))
-        weights.append(self.message_key.weight)
-        biases.append(self.message_key.bias)
-        if self.config.gate == "gumbel":
-            steep = self.sharpness if self.config.gate_sharpness > 1 else 1.0
-            weights.append(steep * self.gate_query_logit.weight @ self.gate_query.weight)
-            weights.append(steep * self.gate_key_logit.weight @ self.gate_key.weight)
-            # Rows of a multiple of 32 numbers: on a GPU no part of a row then lies across more lines of the cache than
-            # it must, and Triton knows that it can read four numbers at a time.
-            spare = -sum(weight.shape[0] for weight in weights) % 32
-            weights.append(h.new_zeros(spare, width))
-            biases += [steep * self.gate_query_logit.bias, h.new_zeros(1 + spare)]
-        projected = F.linear(h, torch.cat(weights), torch.cat(biases))
-        parts = list(projected.split([weight.shape[0] for weight in weights], dim=-1))
-        vectors = [part.unflatten(-1, (heads, -1)) for part in parts[: 3 + (self.message_query is not None)]]
-        query, key, message_key = vectors[0], vectors[1], vectors[-1]
-        message_query = vectors[2] if self.message_query is not None else None
-        if self.config.gate == "none":
-            return Projected(query, key, message_query, message_key, None, None)
-        return Projected(query, key, message_query, message_key, parts[-3].squeeze(-1), parts[-2].squeeze(-1))
-
-    def _gate_rule(self, noise: Noise, temperature: float | Tensor) -> GateRule | None:
-        if self.config.gate == "none":
-            return None
-        normaliser = "null" if self.config.gate_null_slot else "gated"
-        if not noise.active:
-            return GateRule(hard=self.config.gate_hard_inference, normaliser=normaliser)
-        return GateRule(noise.of_pairs(), temperature, self.config.gate_straight_through, normaliser)
-
-    def _relative_bias(self, steps: int) -> Tensor | None:
-        if self.relative is None:
-            return None
-        step = torch.arange(steps, device=self.relative.device)
-        return self.relative[:, step[:, None] - step[None, :] + self.config.window - 1]  # (H, T, T)
-
-
-class EncoderLayer(nn.Module):
-    """H^(l) = LayerNorm(H_in + SCA(H_in)),  H_in = Transformer(H^(l-1) + skip projection of the input)."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.skip = CellProjection(config) if config.skip else None
-        self.transformer = TemporalTransformer(config)
-        self.attention = CausalAttention(config)
-        self.norm = nn.LayerNorm(config.width)
-        self.dropout = config.dropout
-
-    def forward(
-        self,
-        h: Tensor,
-        cells: Cells,
-        neighbourhood: Neighbourhood,
-        alone: Neighbourhood,
-        noise: Noise,
-        *,
-        temperature: float | Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        """alone: the neighbourhood in which every sensor sees only itself."""
-        h_in = self.before_attention(h, cells, alone, noise)
-        h_out, rho_mean = self.attention(h_in, neighbourhood, noise, temperature=temperature)
-        return self.norm(h_in + noise.dropout(h_out, self.dropout)), rho_mean
-
-    def before_attention(self, h: Tensor, cells: Cells, alone: Neighbourhood, noise: Noise) -> Tensor:
-        if self.skip is not None:
-            h = h + self.skip(cells)
-        return self.transformer(h, alone, noise)
 
 
 class PromptDecoder(nn.Module):
@@ -332,7 +142,7 @@ class CasperNetwork(WindowNetwork):
         noise = Noise.silent() if noise is None else noise
         start = self._begin(values, visible, clock, sensors)
         h, rho_means = self._encode(start, noise, temperature=temperature)
-        estimate = self.decoder(h, noise) if isinstance(self.decoder, PromptDecoder) else self.decoder(h).squeeze(-1)
+        estimate = self._decode(h, noise)
         if start.cells.guess is not None:
             estimate = estimate + start.cells.guess[..., 0]
         if start.level is not None:
@@ -386,6 +196,27 @@ class CasperNetwork(WindowNetwork):
         for number, (attention, h, neighbourhood) in enumerate(self._attentions(values, visible, clock)):
             for part in (sensors or (None,)) if number in wanted else ():
                 yield attention.look(h, neighbourhood, Noise.silent(), sensors=part)
+
+    def influence(
+        self, values: Tensor, visible: Tensor, clock: Tensor, *, sensors: Sequence[Tensor]
+    ) -> Iterator[tuple[Tensor, AttentionDetails]]:
+        """How much each pair of the last layer changes the estimate of its query; see `CausalAttention.influence`.
+
+        sensors: as in `inspect`. Not under inference mode, because a gradient is taken.
+        """
+        *_, (attention, h, neighbourhood) = self._attentions(values, visible, clock)
+        layer = self.layers[-1]
+        assert isinstance(layer, EncoderLayer)
+        message, _ = attention(h, neighbourhood, Noise.silent(), temperature=1.0)
+        with torch.enable_grad():
+            message = message.detach().requires_grad_()
+            # The decoder looks at every point on its own, so one gradient of the sum is that of each estimate.
+            (gradient,) = torch.autograd.grad(self._decode(layer.norm(h + message), Noise.silent()).sum(), message)
+        for part in sensors:
+            yield attention.influence(h, neighbourhood, gradient, sensors=part)
+
+    def _decode(self, h: Tensor, noise: Noise) -> Tensor:
+        return self.decoder(h, noise) if isinstance(self.decoder, PromptDecoder) else self.decoder(h).squeeze(-1)
 
     def _attentions(
         self, values: Tensor, visible: Tensor, clock: Tensor

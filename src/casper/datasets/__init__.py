@@ -2,6 +2,18 @@
 
 from casper.datasets._benchmarks import NAMES, Benchmark, load
 from casper.datasets._checks import Check, verify
+from casper.datasets._dream3 import DREAM3_NAMES, GeneNetwork, load_dream3
 from casper.datasets._files import at_hand, data_folder
 
-__all__ = ["NAMES", "Benchmark", "Check", "at_hand", "data_folder", "load", "verify"]
+__all__ = [
+    "DREAM3_NAMES",
+    "NAMES",
+    "Benchmark",
+    "Check",
+    "GeneNetwork",
+    "at_hand",
+    "data_folder",
+    "load",
+    "load_dream3",
+    "verify",
+]

@@ -108,7 +108,6 @@ def _attend_tile(given: Given, tile: _Tile, floats: Floats) -> tuple[Tensor, Ten
         gate=None if gate_query is None else gate,
         relative_bias=relative_bias,
         constrained=given.constrained,
-        details=False,
     )
     pairs = tile.count(query.shape[2], constrained=given.constrained) * query.shape[0]
     return attended.out, attended.rho_mean * pairs, attended.total
