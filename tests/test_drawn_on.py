@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from casper import Casper, drawn_on
+from casper import Casper, drawn_on, imputer
 from casper.causal import CausalGraph
 from casper.errors import InputError
 from casper.simulate import Simulation
@@ -19,7 +19,7 @@ def fitted(six_sensors: Simulation) -> Casper:
 
 
 def by_hand(model: Casper, table: pd.DataFrame, measure: str, layer: int) -> pd.Series:
-    """The mean over all pairs (t, t') of a lag in the first window, by source, target and lag."""
+    """The mean over all pairs (t, t') of a lag whose query is missing, in the first window."""
     frame = model._options.to_frame(table)
     series, _ = model._series(frame, 0, 12, torch.device("cpu"))
     cut = series.window(torch.zeros(1, dtype=torch.long), 12)
@@ -31,7 +31,7 @@ def by_hand(model: Casper, table: pd.DataFrame, measure: str, layer: int) -> pd.
     for target in range(index.shape[0]):
         for slot in range(index.shape[1]):
             if present[target, slot]:
-                for t in range(12):
+                for t in np.flatnonzero(~cut.visible[0, target]):
                     for key in range(12):
                         edge = (frame.sensors[int(index[target, slot])], frame.sensors[target], t - key)
                         found.setdefault(edge, []).append(values[0, target, t, slot, key].item())
@@ -41,11 +41,15 @@ def by_hand(model: Casper, table: pd.DataFrame, measure: str, layer: int) -> pd.
 @pytest.mark.parametrize("measure", ["weight", "attention", "rho"])
 @pytest.mark.parametrize("layer", [0, -1])
 def test_an_edge_weighs_the_mean_over_the_pairs_of_its_lag(
-    fitted: Casper, six_sensors: Simulation, measure: str, layer: int
+    fitted: Casper, six_sensors: Simulation, measure: str, layer: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graph = fitted.causal_graph(six_sensors.table, measure=measure, windows=1, layer=layer)
+    monkeypatch.setattr(imputer, "_HIDDEN_TO_LOOK", 0.0)
+    table = six_sensors.complete.copy()
+    table.iloc[2:9, :3] = np.nan
+    table.iloc[[0, 5], 3] = np.nan
+    graph = fitted.causal_graph(table, measure=measure, windows=1, layer=layer)
     ours = graph.edges.set_index(["source", "target", "lag"])["weight"]
-    wanted = by_hand(fitted, six_sensors.table, measure, layer)
+    wanted = by_hand(fitted, table, measure, layer)
     assert len(ours) == len(wanted)
     np.testing.assert_allclose(ours.loc[list(wanted.index)].to_numpy(float), wanted.to_numpy(), rtol=1e-5, atol=1e-7)
 
@@ -68,7 +72,10 @@ def weights(graph: CausalGraph) -> pd.Series:
     return graph.edges.set_index(["source", "target", "lag"])["weight"].sort_index()
 
 
-def test_the_shares_of_a_value_add_up_to_one(fitted: Casper, six_sensors: Simulation) -> None:
+def test_the_shares_of_a_value_add_up_to_one(
+    fitted: Casper, six_sensors: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imputer, "_HIDDEN_TO_LOOK", 1.0)
     graph = fitted.causal_graph(six_sensors.table, windows=2)
     # A lag of l has 12 - |l| pairs among the 12 queries of a window.
     share = graph.edges["weight"] * (12 - graph.edges["lag"].abs()).astype(float) / 12
@@ -101,3 +108,8 @@ def test_influence_is_another_measure(fitted: Casper, six_sensors: Simulation) -
     assert len(graph) == len(weighed)
     assert (graph.edges["weight"] >= 0).all()
     assert not np.allclose(weights(graph), weights(weighed))
+
+
+def test_hidden_cells_are_the_same_for_the_same_seed(fitted: Casper, six_sensors: Simulation) -> None:
+    first, second = (fitted.causal_graph(six_sensors.table, windows=4) for _ in range(2))
+    pd.testing.assert_frame_equal(first.edges, second.edges)

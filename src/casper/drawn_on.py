@@ -19,7 +19,7 @@ Measure = Literal["weight", "attention", "rho", "influence"]
 """weight: beta * alpha / Z, what messages are really weighted with; attention: alpha alone; rho: the gates; influence:
 how much the estimate would change, in deviations, if the pair's gate were shut (of the last layer, to first order)."""
 
-# A gate counts as open for an edge if it is so for this share of the edge's pairs in a window.
+# An edge stands in a window if its gates there are open by more than this, in the mean over its pairs.
 _OPEN = 0.5
 _LARGEST_PART = 32_000_000
 """Numbers in the largest tensor of a part."""
@@ -32,7 +32,7 @@ def parts_of(sensors: int, numbers_each: int, device: torch.device) -> list[Tens
 
 
 def measured(
-    network: CasperNetwork, window: Window, measure: Measure, parts: Sequence[Tensor], layer: int | None
+    network: CasperNetwork, window: Window, measure: Measure, parts: Sequence[Tensor], layer: int | None = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """The measure and the gates of every pair, (B, M, T, K, T): layer after layer, part after part of the sensors."""
     cells = (window.values, window.visible, window.clock)
@@ -45,42 +45,53 @@ def measured(
 
 
 class DrawnOn:
-    """Sums over windows and layers, for every target (N), neighbour (K) and lag (2 T - 1)."""
+    """Means over the windows' missing cells, for every target (N), neighbour (K) and lag (2 T - 1).
+
+    Only cells that the network has to fill count: nothing is ever drawn on to know what is there to be seen.
+    """
 
     def __init__(self, sensors: int, neighbours: int, steps: int, device: torch.device) -> None:
         shape = (sensors, neighbours, 2 * steps - 1)
         self._sums = torch.zeros(shape, dtype=torch.float64, device=device)
         self._standing = torch.zeros(shape, dtype=torch.float64, device=device)
+        self._counts = torch.zeros(sensors, 1, shape[2], dtype=torch.float64, device=device)  # of queries
+        self._windows = torch.zeros_like(self._counts)  # with such queries
         step = torch.arange(steps, device=device)
         self._lag = (step[:, None] - step[None, :] + steps - 1).flatten()  # of the pair (t, t')
-        self._pairs = torch.bincount(self._lag, minlength=2 * steps - 1)  # of each lag, in a window
-        self._windows = 0
 
-    def add(self, seen: Iterable[tuple[Tensor, Tensor]], parts: Sequence[Tensor]) -> None:
+    def add(self, seen: Iterable[tuple[Tensor, Tensor]], parts: Sequence[Tensor], missing: Tensor) -> None:
         """What was measured of one window and its gates, both (1, M, T, K, T): layer after layer, and in each of them
-        part after part of the sensors. Only one of them is held at a time."""
-        measured, gates = torch.zeros_like(self._sums), torch.zeros_like(self._sums)
-        count = 0
+        part after part of the sensors. Only one of them is held at a time. missing: (1, N, T), the cells that count."""
+        sums, gates = torch.zeros_like(self._sums), torch.zeros_like(self._sums)
+        taken = 0
         for (values, beta), part in zip(seen, cycle(parts), strict=False):
-            measured[part] += self._by_lag(values)[0]
-            gates[part] += self._by_lag(beta)[0]
-            count += 1
-        layers = count // len(parts)
-        self._sums += measured / layers
-        self._standing += gates / layers > _OPEN
-        self._windows += 1
+            counted = missing[0, part][:, :, None, None]  # (M, T, 1, 1)
+            sums[part] += self._by_lag(values[0] * counted)
+            gates[part] += self._by_lag(beta[0] * counted)
+            taken += 1
+        layers = taken // len(parts)
+        steps = missing.shape[2]
+        counts = self._by_lag(missing[0, :, :, None, None].double().expand(-1, -1, 1, steps))
+        self._sums += sums / layers
+        self._standing += gates / layers > _OPEN * counts
+        self._counts += counts
+        self._windows += counts > 0
 
     def _by_lag(self, values: Tensor) -> Tensor:
-        """(B, M, T, K, T) -> (B, M, K, lags): the mean over the pairs of each lag."""
-        batch, sensors, steps, neighbours, _ = values.shape
-        flat = values.permute(0, 1, 3, 2, 4).reshape(batch, sensors, neighbours, steps * steps).double()
-        sums = flat.new_zeros(batch, sensors, neighbours, len(self._pairs))
-        return sums.index_add_(-1, self._lag, flat) / self._pairs
+        """(M, T, K, T) -> (M, K, lags): the sum over the pairs of each lag."""
+        sensors, steps, neighbours, _ = values.shape
+        flat = values.transpose(1, 2).reshape(sensors, neighbours, steps * steps).double()
+        return flat.new_zeros(sensors, neighbours, 2 * steps - 1).index_add_(-1, self._lag, flat)
+
+    @property
+    def weight(self) -> Tensor:
+        """(N, K, lags), the mean over the cells that counted; lags from 1 - T to T - 1."""
+        return self._sums / self._counts.clamp_min(1)
 
     def edges(self, sensors: Sequence[str], index: Tensor, present: Tensor) -> pd.DataFrame:
         """A row per edge and lag that was ever drawn on; index, present: the table of neighbours, (N, K)."""
-        weight = (self._sums / max(1, self._windows)).cpu().numpy()
-        stability = (self._standing / max(1, self._windows)).cpu().numpy()
+        weight = self.weight.cpu().numpy()
+        stability = (self._standing / self._windows.clamp_min(1)).cpu().numpy()
         target, neighbour, lag = np.nonzero((weight > 0) & present.cpu().numpy()[:, :, None])
         names = np.asarray(sensors, dtype=object)
         return pd.DataFrame(

@@ -21,7 +21,10 @@ from casper.neural import NeuralImputer, Recipe
 from casper.progress import progress_over
 from casper.prompts import install_prompts, pretrained_prompts
 from casper.train import Accelerator, TrainingData
-from casper.windows import spread_starts
+from casper.windows import Window, spread_starts
+
+# The share of a window's cells that are hidden to see what the model draws on to fill them.
+_HIDDEN_TO_LOOK = 0.2
 
 
 class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
@@ -81,7 +84,10 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
 
     @torch.inference_mode()
     def explain(self, table: pd.DataFrame, *, sensor: str, time: str | pd.Timestamp, layer: int = -1) -> Explanation:
-        """What one value was made from: attention, rho, beta and weight over neighbours x steps of its window."""
+        """What one value is made from: attention, rho, beta and weight over neighbours x steps of its window.
+
+        A value that was observed is hidden from the model, so that it has to be made at all.
+        """
         frame = self._options.to_frame(table)
         frame = frame.select(self.column_order(frame))
         self._check_length(frame)
@@ -95,6 +101,7 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
         network, device = self._placed_network()
         series, _ = self._series(frame, first, first + window, device)
         cut = series.window(torch.zeros(1, dtype=torch.long, device=device), window)
+        cut.values[0, query, step - first], cut.visible[0, query, step - first] = 0.0, False
         only = torch.tensor([query], device=device)
         seen = next(network.inspect(cut.values, cut.visible, cut.clock, sensors=[only], layer=layer))
         return Explanation.build(
@@ -113,6 +120,7 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
     ) -> CausalGraph:
         """Which sensors, at which lags, the model draws on in this table, averaged over evenly spread windows.
 
+        What counts are the cells it fills: the table's holes, and some more that are hidden from it for this purpose.
         An edge's weight is the mean share of a value's message that comes from that source at that lag (`measure`
         "weight"; over all sources and lags of a target the shares add up to about one), or another measure of
         `casper.drawn_on.Measure`. Its stability is the share of windows in which its gates are mostly open. Lags are
@@ -129,10 +137,14 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
         drawn_on = DrawnOn(len(frame.sensors), index.shape[1], steps, device)
         numbers_of_pair = self.config.width if measure == "influence" else self.config.heads
         parts = parts_of(len(frame.sensors), numbers_of_pair * index.shape[1] * steps**2, device)
+        random = np.random.default_rng(self.seed)
+        first = torch.zeros(1, dtype=torch.long, device=device)
         for start in progress_over(list(starts), "looking", shown=bool(self.progress)):
             series, _ = self._series(frame, int(start), int(start) + steps, device)
-            cut = series.window(torch.zeros(1, dtype=torch.long, device=device), steps)
-            drawn_on.add(measured(network, cut, measure, parts, layer), parts)
+            cut = series.window(first, steps)
+            hidden = torch.as_tensor(random.random(tuple(cut.visible.shape)) < _HIDDEN_TO_LOOK, device=device)
+            cut = Window(cut.values.masked_fill(hidden, 0.0), cut.visible & ~hidden, cut.clock)
+            drawn_on.add(measured(network, cut, measure, parts, layer), parts, ~cut.visible)
         origin = {
             "method": self.name,
             "measure": measure,
