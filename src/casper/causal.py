@@ -303,5 +303,8 @@ _WRITERS: dict[str, Callable[[CausalGraph, Path], object]] = {
 }
 
 
+GRAPH_SUFFIXES = tuple(_WRITERS)
+
+
 def _numbers(count: int) -> list[str]:
     return [f"x{number + 1}" for number in range(count)]

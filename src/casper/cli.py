@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from casper import __version__, cli_research
+from casper import __version__, cli_causal, cli_research
 from casper.errors import InputError, ProblemsError
 from casper.options import (
     Adjacency,
@@ -305,4 +305,5 @@ def _each(error: InputError) -> list[str]:
     return list(error.problems) if isinstance(error, ProblemsError) else [str(error)]
 
 
+cli_causal.add_commands(app)
 cli_research.add_commands(app)

@@ -172,11 +172,13 @@ def results(
 
 
 def methods() -> None:
-    """List every imputer there is."""
+    """List every imputer there is, and every method of causal discovery."""
     from casper import console
+    from casper.discovery import DISCOVERERS
     from casper.methods import METHODS
 
-    console.show_methods({name: method.summary for name, method in METHODS.items()})
+    console.show_methods("fill tables", {name: method.summary for name, method in METHODS.items()})
+    console.show_methods("find causes", {name: method.summary for name, method in DISCOVERERS.items()})
 
 
 @data.command("list")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # printing a summary must not wait for PyTorch to be loaded
 
     import pandas as pd
 
+    from casper.causal import CausalGraph
     from casper.check import TableSummary
     from casper.datasets import Check
     from casper.demo import DemoResult
@@ -105,8 +106,26 @@ def show_scores(scores: Mapping[str, Any]) -> None:
     _console().print(table)
 
 
-def show_methods(summaries: Mapping[str, str]) -> None:
-    table = Table("method", "what it does")
+def show_edges(graph: CausalGraph) -> None:
+    """The strongest ones, without self-pairs."""
+    table = Table("source", "target", "lag", "weight", "stability", title="strongest edges", title_justify="left")
+    for edge in graph.without_self().strongest(_MOST_LISTED).records():
+        lag = "" if edge["lag"] is None else f"{edge['lag']:+d}"
+        stability = "" if edge["stability"] is None else f"{edge['stability']:.0%}"
+        table.add_row(edge["source"], edge["target"], lag, f"{edge['weight']:.4g}", stability)
+    _console().print(table)
+
+
+def show_causes(what: str, causes: pd.DataFrame) -> None:
+    table = Table("source", "time", "lag", "attention", "rho", "weight", title=what, title_justify="left")
+    for cause in causes.head(_MOST_LISTED).itertuples():
+        numbers = (f"{getattr(cause, name):.3f}" for name in ("attention", "rho", "weight"))
+        table.add_row(str(cause.source), str(cause.time), f"{cause.lag:+d}", *numbers)
+    _console().print(table)
+
+
+def show_methods(purpose: str, summaries: Mapping[str, str]) -> None:
+    table = Table("method", "what it is", title=f"methods that {purpose}", title_justify="left")
     for name, summary in summaries.items():
         table.add_row(name, summary)
     _console().print(table)

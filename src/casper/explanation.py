@@ -54,3 +54,22 @@ class Explanation:
             beta=table(seen.beta[0, 0, step]),
             weight=table(seen.weight[0, 0, :, step].mean(dim=0)),
         )
+
+    def causes(self) -> pd.DataFrame:
+        """A row per source and step, heaviest first: source, time, lag, attention, rho, beta, weight.
+
+        lag: how many steps the source's reading is older than the value; negative where it is younger.
+        """
+        columns = {name: getattr(self, name).to_numpy().ravel() for name in ("attention", "rho", "beta", "weight")}
+        times = self.attention.columns
+        query = int(np.flatnonzero(times == self.time)[0])
+        sources = len(self.attention.index)
+        frame = pd.DataFrame(
+            {
+                "source": np.repeat(np.asarray(self.attention.index, dtype=object), len(times)),
+                "time": np.tile(times.to_numpy(), sources),
+                "lag": np.tile(query - np.arange(len(times)), sources),
+                **columns,
+            }
+        )
+        return frame.sort_values("weight", ascending=False, kind="stable").reset_index(drop=True)

@@ -1,10 +1,11 @@
-"""The progress bar of a training: epoch, loss, validation error, time left."""
+"""Progress on the terminal: of a training (epoch, loss, validation error), and of other work that takes long."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -123,6 +124,24 @@ def progress_over(items: Sequence[_Item], what: str, *, shown: bool) -> Iterator
     )
     with bar:
         yield from bar.track(items)
+
+
+@contextlib.contextmanager
+def told_progress(name: str, *, shown: bool) -> Generator[Callable[[str, float], None]]:
+    """A bar for work that tells now and then what goes on and which share of it is done."""
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+        console=console,
+        disable=not (shown and console.is_terminal),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(name, total=1.0)
+        yield lambda what, share: bar.update(task, description=f"{name}: {what}", completed=share)
 
 
 def _short(value: float) -> str:

@@ -1,0 +1,201 @@
+"""Commands about causes: graph, explain, discover."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from casper.errors import InputError
+from casper.options import (
+    AsJson,
+    Device,
+    DeviceOption,
+    Force,
+    IdColumn,
+    IgnoreColumn,
+    Key,
+    Layout,
+    LayoutOption,
+    Quiet,
+    Seed,
+    Settings,
+    Table,
+    TimeColumn,
+    ValueColumn,
+    chosen_settings,
+    read_file,
+)
+
+if TYPE_CHECKING:
+    from casper.causal import CausalGraph
+    from casper.imputer import Casper
+
+_GRAPH_FILE = "File for the graph: .json (everything), .graphml, .parquet or .csv (edges)."
+Model = Annotated[str, typer.Option(help="Folder of a fitted model, or the name of shipped weights.")]
+GraphOut = Annotated[Path, typer.Option("--out", "-o", help=_GRAPH_FILE)]
+Layer = Annotated[int | None, typer.Option(help="Only this layer of the model; otherwise the mean of all.")]
+
+
+class MeasureName(StrEnum):
+    weight = "weight"
+    attention = "attention"
+    rho = "rho"
+    influence = "influence"
+
+
+def add_commands(app: typer.Typer) -> None:
+    for command in (graph, explain, discover):
+        app.command()(command)
+
+
+def graph(
+    table: Table,
+    model: Model,
+    out: GraphOut,
+    measure: Annotated[
+        MeasureName, typer.Option(help="What an edge weighs: its share of the messages, or another measure.")
+    ] = MeasureName.weight,
+    top: Annotated[int, typer.Option(help="Keep so many edges of every sensor, strongest first; 0: all.")] = 10,
+    past_only: Annotated[bool, typer.Option("--past-only", help="Leave out edges from a sensor's future.")] = False,
+    windows: Annotated[int, typer.Option(help="How many windows of the table are looked at.")] = 256,
+    layer: Layer = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Also draw the sensors and arrows (needs --sensors); .png, .svg or .pdf.")
+    ] = None,
+    sensors: Annotated[Path | None, typer.Option(help="File with id, latitude, longitude, for the picture.")] = None,
+    device: DeviceOption = Device.auto,
+    layout: LayoutOption = Layout.auto,
+    time_column: TimeColumn = None,
+    id_column: IdColumn = None,
+    value_column: ValueColumn = None,
+    ignore_column: IgnoreColumn = None,
+    key: Key = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write the causal graph: which sensors, at which lags, a model draws on to fill a table."""
+    from casper import console
+    from casper.io import read_sensors
+    from casper.report import pictures
+
+    console.set_up_notes(quiet=quiet)
+    _check_files(out, picture, force=force)
+    if picture is not None and sensors is None:
+        raise InputError("a picture of the graph needs the sensors' places: pass --sensors FILE")
+    places = None if sensors is None else read_sensors(sensors)
+    read, _ = read_file(table, layout, time_column, id_column, value_column, ignore_column, key)
+    found = _casper(model, device, quiet=quiet).causal_graph(read, measure=measure.value, windows=windows, layer=layer)
+    found = found.constrained() if past_only else found
+    found = found.top(top) if top else found
+    found.write(out)
+    if picture is not None and places is not None:
+        arrows = found.without_self().edges.drop_duplicates(["source", "target"])
+        title = f"What each sensor is filled from ({table.name})"
+        pictures.save(pictures.map_picture(places, edges=arrows, title=title), picture)
+    _tell(found, out)
+
+
+def explain(
+    table: Table,
+    model: Model,
+    sensor: Annotated[str, typer.Option(help="Whose value.")],
+    time: Annotated[str, typer.Option(help="When: a time stamp of the table, such as '2024-03-01 12:00'.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A picture (.png, .svg, .pdf) or all causes (.csv, .parquet).")
+    ] = None,
+    layer: Annotated[int, typer.Option(help="Which layer of the model; -1 is the last.")] = -1,
+    device: DeviceOption = Device.auto,
+    layout: LayoutOption = Layout.auto,
+    time_column: TimeColumn = None,
+    id_column: IdColumn = None,
+    value_column: ValueColumn = None,
+    ignore_column: IgnoreColumn = None,
+    key: Key = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what one value is made from: which sensors, at which steps, with and without the causal gates."""
+    from casper import console
+    from casper.files import atomic, refuse_overwriting
+    from casper.report import pictures
+    from casper.report.explanation_picture import explanation_picture
+
+    if out is not None:
+        if out.suffix not in (*pictures.SUFFIXES, ".csv", ".parquet"):
+            raise InputError(f"{out}: an explanation is written as {', '.join(pictures.SUFFIXES)}, .csv or .parquet")
+        refuse_overwriting(out, force=force)
+    read, _ = read_file(table, layout, time_column, id_column, value_column, ignore_column, key)
+    explanation = _casper(model, device, quiet=True).explain(read, sensor=sensor, time=time, layer=layer)
+    causes = explanation.causes()
+    if out is not None and out.suffix in pictures.SUFFIXES:
+        pictures.save(explanation_picture(explanation), out)
+    elif out is not None:
+        with atomic(out) as temporary:
+            causes.to_csv(temporary, index=False) if out.suffix == ".csv" else causes.to_parquet(temporary)
+    if as_json:
+        typer.echo(causes.to_json(orient="records", date_format="iso"))
+        return
+    console.show_causes(f"{explanation.sensor} at {explanation.time}", causes)
+    if out is not None:
+        typer.echo(f"Wrote {out}")
+
+
+def discover(
+    table: Table,
+    out: GraphOut,
+    method: Annotated[
+        str, typer.Option(help="casper, pcmci, ngc, esru, lccm, ngm or cuts (see `casper methods`).")
+    ] = "casper",
+    refits: Annotated[int, typer.Option(help="Look again at so many resampled series, to tell stable edges.")] = 0,
+    seed: Seed = 0,
+    device: DeviceOption = Device.auto,
+    settings: Settings = None,
+    layout: LayoutOption = Layout.auto,
+    time_column: TimeColumn = None,
+    id_column: IdColumn = None,
+    value_column: ValueColumn = None,
+    ignore_column: IgnoreColumn = None,
+    key: Key = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Find which columns of a table cause which, by CASPER or another method of causal discovery."""
+    from casper import console
+    from casper.discovery import discover as find_causes
+    from casper.progress import told_progress
+
+    console.set_up_notes(quiet=quiet)
+    _check_files(out, None, force=force)
+    read, _ = read_file(table, layout, time_column, id_column, value_column, ignore_column, key)
+    chosen = chosen_settings(settings, None)
+    with told_progress(method, shown=not quiet) as tell:
+        found = find_causes(read, method=method, seed=seed, device=device.value, refits=refits, tell=tell, **chosen)
+    found.write(out)
+    _tell(found, out)
+
+
+def _casper(name: str, device: Device, *, quiet: bool) -> Casper:
+    from casper.imputer import Casper
+
+    return Casper.from_pretrained(name, device=device.value, progress=not quiet)
+
+
+def _check_files(out: Path, picture: Path | None, *, force: bool) -> None:
+    """Before any work is done."""
+    from casper.causal import GRAPH_SUFFIXES
+    from casper.files import refuse_overwriting
+
+    if out.suffix not in GRAPH_SUFFIXES:
+        raise InputError(f"{out}: a graph is written as {', '.join(GRAPH_SUFFIXES)}")
+    for path in filter(None, (out, picture)):
+        refuse_overwriting(path, force=force)
+
+
+def _tell(found: CausalGraph, out: Path) -> None:
+    from casper import console
+
+    console.show_edges(found)
+    typer.echo(f"Wrote {len(found):,} edges between {len(found.sensors)} sensors to {out}")
