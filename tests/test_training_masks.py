@@ -35,7 +35,7 @@ def everything(batch: int = BATCH) -> Tensor:
 MIXED: dict[str, Any] = {"copied_gaps": 0.4, "block_gaps": 0.4}
 
 
-@pytest.mark.parametrize("settings", [{}, MIXED, {"block_gaps": 1.0}, {"copied_gaps": 1.0}])
+@pytest.mark.parametrize("settings", [{}, MIXED, {"block_gaps": 1.0}, {"copied_gaps": 1.0}, {"forecast_gaps": 1.0}])
 def test_only_visible_cells_are_hidden(settings: dict[str, Any]) -> None:
     visible = torch.rand(BATCH, SENSORS, LENGTH, generator=generator(1)) < 0.5
     hidden = masks(**settings).draw(visible, generator())
@@ -112,3 +112,14 @@ def test_the_same_generator_draws_the_same_and_another_does_not() -> None:
     one, same, other = (training.draw(everything(), generator(seed)) for seed in (0, 0, 1))
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
+
+
+def test_the_future_is_hidden_from_some_step_on_for_everybody() -> None:
+    hidden = masks(forecast_gaps=1.0).draw(everything(400), generator())
+    assert (hidden == hidden[:, :1]).all()
+    first = hidden[:, 0].int().argmax(dim=1)
+    assert set(first.tolist()) == set(range(1, LENGTH))
+    assert (hidden[:, 0] == (torch.arange(LENGTH) >= first[:, None])).all()
+    both = masks(forecast_gaps=0.5, block_gaps=0.5).draw(everything(400), generator())
+    whole = (both == both[:, :1]).all(dim=(1, 2))
+    assert 0.4 < whole.float().mean() < 0.65

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,6 +31,8 @@ from casper.options import (
 
 if TYPE_CHECKING:
     from casper.contract import Imputer
+    from casper.discovery.trials import TrialRoom
+    from casper.runner import Workshop
 
 data = typer.Typer(help="The published benchmarks: which are at hand, and are their bytes the right ones?")
 
@@ -98,7 +102,7 @@ def evaluate(
 
 
 def reproduce(
-    table: Annotated[str, typer.Argument(help="main, ablation, sparsity, prompts or gates.")],
+    table: Annotated[str, typer.Argument(help="main, ablation, sparsity, prompts, gates, dream3 or causal-simulated.")],
     dataset: Annotated[list[str] | None, typer.Option(help="Only this data set (repeat for more).")] = None,
     row: Annotated[list[str] | None, typer.Option(help="Only this row of the table (repeat for more).")] = None,
     seeds: Annotated[str | None, typer.Option(help="These seeds, such as 0,1,2; else the table's.")] = None,
@@ -121,11 +125,18 @@ def reproduce(
     Stopped at any time, the same command goes on where it was. `casper results` makes the tables.
     """
     from casper import console, datasets
+    from casper.discovery.trials import TRIAL_TABLES, TrialRoom, do_trials, trials_of
     from casper.reproduction import runs_of
     from casper.runner import Workshop, do_runs
     from casper.train import uses_cuda
 
     console.set_up_notes(quiet=quiet)
+    if table in TRIAL_TABLES:
+        refuse_settings(settings, beside=table)
+        trials = trials_of(table, datasets=dataset or (), rows=row or (), seeds=_numbers(seeds))
+        room = TrialRoom(results, device.value, data_dir, trust)
+        _do_all(trials, room, lambda tell: do_trials(trials, room, tell=tell), results, list_only=list_only)
+        return
     runs = runs_of(table, datasets=dataset or (), rows=row or (), seeds=_numbers(seeds))
     if not dataset:
         lacking = {name for name, files in datasets.at_hand(data_dir=data_dir).items() if files}
@@ -142,13 +153,24 @@ def reproduce(
         progress=not quiet,
         settings=chosen_settings(settings, None) or None,
     )
+    _do_all(runs, workshop, lambda tell: do_runs(runs, workshop, tell=tell), results, list_only=list_only)
+
+
+def _do_all(
+    runs: Sequence[Any],
+    place: Workshop | TrialRoom,
+    work: Callable[[Callable[[str], None]], dict[str, str]],
+    folder: Path,
+    *,
+    list_only: bool,
+) -> None:
     if list_only:
         for run in runs:
-            typer.echo(f"{'done   ' if workshop.done(run) else 'to do  '} {workshop.result_of(run)}")
+            typer.echo(f"{'done   ' if place.done(run) else 'to do  '} {place.result_of(run)}")
         return
-    failed = do_runs(runs, workshop, tell=lambda line: typer.echo(line, err=True))
-    done = sum(workshop.done(run) for run in runs)
-    typer.echo(f"{done} of {len(runs)} runs are in {results}; make the tables with: casper results")
+    failed = work(partial(typer.echo, err=True))
+    done = sum(place.done(run) for run in runs)
+    typer.echo(f"{done} of {len(runs)} runs are in {folder}; make the tables with: casper results")
     if failed:
         raise typer.Exit(code=1)
 

@@ -173,6 +173,8 @@ class TrainingConfig(Configuration):
     """Share of training windows that hide cells in the pattern of another window's real gaps instead."""
     block_gaps: float = 0.0
     """Share of training windows that hide runs of steps of some sensors, as when a sensor fails."""
+    forecast_gaps: float = 0.0
+    """Share of training windows that hide everything from some step on, as when the future is to be told."""
     train_on_hidden: bool = False
     """Benchmarks only: learn also from the readings that are hidden in the training steps, as GRIN and PriSTI do."""
     sparsity: float = 1e-3
@@ -202,9 +204,10 @@ class TrainingConfig(Configuration):
             len(self.hidden_shares) > 0 and all(0 < share < 1 for share in self.hidden_shares),
             f"hidden_shares must lie between 0 and 1, not {self.hidden_shares}",
         )
+        kinds = (self.copied_gaps, self.block_gaps, self.forecast_gaps)
         require(
-            min(self.copied_gaps, self.block_gaps) >= 0 and self.copied_gaps + self.block_gaps <= 1,
-            f"copied_gaps and block_gaps add up to at most 1: {self.copied_gaps} and {self.block_gaps} do not",
+            min(kinds) >= 0 and sum(kinds) <= 1,
+            f"copied_gaps, block_gaps and forecast_gaps add up to at most 1: {', '.join(map(str, kinds))} do not",
         )
         require(
             self.sensors_per_batch is None or self.sensors_per_batch >= 2,

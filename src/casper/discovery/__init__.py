@@ -1,0 +1,112 @@
+"""Causal discovery: `discover(series, method=...)` for CASPER and the methods the paper compares it with.
+
+Every method is a file here, behind `Discoverer.find`; it is loaded when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from casper.causal import CausalGraph
+from casper.discovery.method import Discoverer, Evidence
+from casper.discovery.recording import Recording
+from casper.errors import InputError
+from casper.train import Accelerator
+
+__all__ = ["DISCOVERERS", "CausalGraph", "Discoverer", "Evidence", "Recording", "discover"]
+
+_PLACES = {
+    "casper": "casper.discovery.by_imputation:CasperDiscoverer",
+    "pcmci": "casper.discovery.pcmci:PcmciDiscoverer",
+    "ngc": "casper.discovery.ngc:NgcDiscoverer",
+    "esru": "casper.discovery.esru:EsruDiscoverer",
+    "lccm": "casper.discovery.lccm:LccmDiscoverer",
+    "ngm": "casper.discovery.ngm:NgmDiscoverer",
+    "cuts": "casper.discovery.cuts:CutsDiscoverer",
+}
+
+
+class _Discoverers(Mapping[str, type[Discoverer[Any]]]):
+    def __getitem__(self, name: str) -> type[Discoverer[Any]]:
+        if name not in _PLACES:
+            raise InputError(f"there is no method of causal discovery {name!r}; choose one of {', '.join(_PLACES)}")
+        module, _, discoverer = _PLACES[name].partition(":")
+        return getattr(importlib.import_module(module), discoverer)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_PLACES)
+
+    def __len__(self) -> int:
+        return len(_PLACES)
+
+
+DISCOVERERS: Mapping[str, type[Discoverer[Any]]] = _Discoverers()
+
+
+def discover(
+    series: pd.DataFrame | NDArray[np.floating] | Sequence[pd.DataFrame | NDArray[np.floating]],
+    *,
+    method: str = "casper",
+    seed: int = 0,
+    device: Accelerator = "auto",
+    refits: int = 0,
+    tell: Callable[[str, float], None] | None = None,
+    **settings: Any,
+) -> CausalGraph:
+    """Which variables of a multivariate series cause which: a graph with a weight for every pair.
+
+    series: a table (a row per step, a column per variable; NaN is a hole), an array, or a list of such: separate
+    trajectories. The weights rank pairs, the larger the surer; they are not on the same scale for every method.
+    refits: look so many times more, at blocks of the series drawn with replacement and with other seeds; an edge's
+    stability is then the share of these in which it is among the strongest N log N of the N variables' pairs.
+    settings: of the method, by name. tell: called now and then with what goes on and the share that is done.
+    """
+    recording = Recording.of(series)
+    graph = _graph(recording, method, seed, device, tell, settings)
+    if not refits:
+        return graph
+    random = np.random.default_rng(seed)
+    again = [
+        _graph(_resampled(recording, random), method, seed + 1 + number, device, tell, settings)
+        for number in range(refits)
+    ]
+    count = recording.variables
+    stable = CausalGraph.of_refits(again, standing=round(count * np.log(count)))
+    stability = stable.edges.set_index(["source", "target", "lag"])["stability"]
+    keys = pd.MultiIndex.from_frame(graph.edges[["source", "target", "lag"]])
+    edges = graph.edges.assign(stability=stability.reindex(keys).fillna(0.0).to_numpy())
+    return replace(graph, edges=edges, origin={**graph.origin, "refits": refits})
+
+
+def _graph(
+    recording: Recording,
+    method: str,
+    seed: int,
+    device: Accelerator,
+    tell: Callable[[str, float], None] | None,
+    settings: Mapping[str, Any],
+) -> CausalGraph:
+    discoverer = DISCOVERERS[method](seed=seed, device=device, tell=tell, **settings)
+    found = discoverer.find(recording)
+    origin = {"method": method, "seed": seed, "settings": discoverer.config.to_dict()}
+    return CausalGraph.from_matrix(found.strength, recording.names, by_lag=found.by_lag, origin=origin)
+
+
+def _resampled(recording: Recording, random: np.random.Generator) -> Recording:
+    """Trajectories drawn with replacement; a single one is cut into blocks first, which become trajectories."""
+    if len(recording.values) == 1:
+        recording = recording.cut(max(2, round(np.sqrt(recording.values.shape[1]))))
+    chosen = random.integers(len(recording.values), size=len(recording.values))
+    return replace(
+        recording,
+        values=recording.values[chosen],
+        observed=recording.observed[chosen],
+        exists=recording.exists[chosen],
+    )

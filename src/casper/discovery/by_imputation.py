@@ -1,0 +1,227 @@
+"""CASPER as a method of causal discovery (section 4.6 of the paper): learn to restore hidden cells, then look at what
+the network draws on to do so.
+
+Every variable is a sensor and every other variable its neighbour. The network is trained on windows within the
+trajectories, as on any table with holes. Then the trajectories are looked at once more, with some cells hidden, and for
+every ordered pair the chosen measure is pooled over all pairs of steps:
+
+    strength(j -> i) = pool over windows, t, t' of measure((i, t), (j, t'))
+
+- measure "rho", pool "max" is the paper's: gates, the largest over both time axes. The logit of a gate is a part of the
+  query plus a part of the key (equation 13), so these strengths rank sources and targets, hardly single pairs.
+- measure "influence", pool "mean": how much the estimate of a hidden cell would change if the gate were shut: the g of
+  the paper's Remark 1, which decides whether gradient descent opens or shuts a gate, times the gate. Ranks pairs.
+
+Holes need no filling: what is not observed is not visible to the network.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from casper.config import Configuration, ModelConfig, TrainingConfig, require
+from casper.discovery.method import Discoverer, Evidence
+from casper.discovery.recording import Recording
+from casper.drawn_on import DrawnOn, Measure, measured, parts_of
+from casper.model import CasperNetwork
+from casper.train import TrainingData, build_network, train
+from casper.windows import Series, Window
+
+Pool = Literal["max", "mean"]
+Task = Literal["forecast", "imputation"]
+
+_LONGEST_WINDOW = 24
+_SHORTEST_WINDOW = 4
+_HELD_BACK = 0.05
+_HIDDEN_TO_LOOK = 0.3
+_MOST_CANDIDATES = 200
+
+
+@dataclass(frozen=True)
+class CasperDiscoveryConfig(Configuration):
+    task: Task = "forecast"
+    """What the network learns: to tell the next steps from the past, or to restore cells hidden at random as in the
+    paper. Between known steps before and after it, a value hardly needs its causes."""
+    measure: Measure = "influence"
+    """What is pooled, see `casper.drawn_on.Measure`."""
+    pool: Pool = "mean"
+    constrained: bool = True
+    """Only keys that are not later than the query. False: as the paper."""
+    window: int | None = None
+    """Steps looked at at a time; None: whole trajectories, at most 24 steps."""
+    candidates: int | None = None
+    """How many variables each one looks at, the most correlated ones; None: all, up to 200."""
+    width: int = 32
+    layers: int = 1
+    heads: int = 4
+    prompts: int = 64
+    dropout: float = 0.0
+    sparsity: float = 1e-3
+    """lambda, the weight of the mean gate probability in the loss."""
+    epochs: int = 20
+    batches_per_epoch: int = 100
+    batch_size: int = 16
+    learning_rate: float = 2e-3
+    looks: int = 256
+    """Windows that are looked at in the end."""
+
+    def __post_init__(self) -> None:
+        require(
+            self.window is None or self.window >= _SHORTEST_WINDOW,
+            f"window must be at least {_SHORTEST_WINDOW} steps or None, not {self.window}",
+        )
+        require(
+            self.candidates is None or self.candidates >= 1,
+            f"candidates must be at least 1 or None, not {self.candidates}",
+        )
+        require(self.looks >= 1, f"looks must be at least 1, not {self.looks}")
+        require(self.pool == "mean" or self.measure != "influence", 'influence is pooled by "mean"')
+
+
+class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
+    name = "casper"
+    summary = "what an imputing network draws on (this package; Jing et al., CIKM 2024)"
+    defaults = CasperDiscoveryConfig()
+
+    def find(self, recording: Recording) -> Evidence:
+        self.require_steps(recording, _SHORTEST_WINDOW)
+        recording = recording.standardised()
+        steps = min(recording.values.shape[1], _LONGEST_WINDOW if self.config.window is None else self.config.window)
+        starts = _starts(recording, steps)
+        index = self._candidates(recording)
+        network = self._fit(recording, steps, starts, index)
+        return self._look(network, recording, steps, starts, index)
+
+    def _candidates(self, recording: Recording) -> Tensor:
+        """(N, K): everybody else, or those whose values go most with a variable's own, or its next ones."""
+        count = recording.variables
+        kept = min(count - 1, _MOST_CANDIDATES if self.config.candidates is None else self.config.candidates)
+        if kept == count - 1:
+            everybody = torch.arange(count).expand(count, count)
+            return everybody[~torch.eye(count, dtype=torch.bool)].reshape(count, count - 1)
+        values, _ = recording.filled().windows(2)
+        now, later = values[:, 0], values[:, 1]
+        together = np.maximum(_correlations(now, now), _correlations(now, later))  # (sources, targets)
+        np.fill_diagonal(together, -1.0)
+        return torch.as_tensor(np.argsort(-together, axis=0, kind="stable")[:kept].T.copy())
+
+    def _fit(self, recording: Recording, steps: int, starts: Tensor, index: Tensor) -> CasperNetwork:
+        config = self.config
+        rows, variables = recording.exists.size, recording.variables
+        observed = torch.as_tensor(recording.observed.reshape(rows, variables))
+        truth = torch.as_tensor(recording.values.reshape(rows, variables), dtype=torch.float32)
+        held = observed & (torch.rand(observed.shape, generator=self.generator()) < _HELD_BACK)
+        data = TrainingData(
+            series=Series(truth.masked_fill(held | ~observed, 0.0), observed & ~held, torch.zeros(rows, 1)),
+            truth=truth,
+            scored=held,
+            train_starts=starts,
+            validation_starts=starts[:: max(1, steps // 2)] if len(recording.values) == 1 else starts,
+            gaps=~observed,
+            gap_starts=starts,
+            deviation=torch.ones(variables),
+            neighbour_index=index,
+            neighbour_present=torch.ones_like(index, dtype=torch.bool),
+            fingerprint="",
+        )
+        model = ModelConfig(
+            window=steps,
+            width=config.width,
+            layers=config.layers,
+            heads=config.heads,
+            prompts=config.prompts,
+            dropout=config.dropout,
+            constrained=config.constrained,
+            relative_time=True,
+        )
+        training = TrainingConfig(
+            epochs=config.epochs,
+            batches_per_epoch=config.batches_per_epoch,
+            batch_size=config.batch_size,
+            learning_rate=config.learning_rate,
+            sparsity=config.sparsity,
+            forecast_gaps=1.0 if config.task == "forecast" else 0.0,
+            warmup_steps=min(200, config.epochs * config.batches_per_epoch // 5),
+            patience=config.epochs,
+            weight_averaging=0.99,
+            compiled=False,
+        )
+        network = build_network(model, data, seed=self.seed)
+        with tempfile.TemporaryDirectory() as folder:
+            accelerator = "cuda" if self.device.type == "cuda" else "cpu"
+            result = train(network, data, training, seed=self.seed, folder=Path(folder), accelerator=accelerator)
+        network.load_state_dict(result.weights)
+        return network.eval().to(self.device)
+
+    @torch.no_grad()
+    def _look(
+        self, network: CasperNetwork, recording: Recording, steps: int, starts: Tensor, index: Tensor
+    ) -> Evidence:
+        config, variables = self.config, recording.variables
+        rows = recording.exists.size
+        values = torch.as_tensor(recording.values.reshape(rows, variables), dtype=torch.float32)
+        visible = torch.as_tensor(recording.observed.reshape(rows, variables))
+        series = Series(values, visible, torch.zeros(rows, 1))
+        chosen = starts[torch.linspace(0, len(starts) - 1, min(config.looks, len(starts))).round().long()]
+        numbers = config.width if config.measure == "influence" else config.heads
+        parts = parts_of(variables, numbers * index.shape[1] * steps**2, self.device)
+        drawn_on = DrawnOn(variables, index.shape[1], steps, self.device)
+        largest = torch.zeros(variables, index.shape[1], device=self.device)
+        generator = self.generator()
+        for number in self.rounds(len(chosen), "looking"):
+            cut = series.window(chosen[number : number + 1], steps)
+            hidden, asked = self._hidden(cut.visible.shape, generator)
+            shown = cut.visible & ~hidden
+            window = Window(*(x.to(self.device) for x in (cut.values * shown, shown, cut.clock)))
+            seen = measured(network, window, config.measure, parts)
+            if config.pool == "mean":
+                drawn_on.add(seen, parts, asked.to(self.device))
+                continue
+            for place, (one, _) in enumerate(seen):
+                part = parts[place % len(parts)]
+                largest[part] = torch.maximum(largest[part], one.amax(dim=(0, 2, 4)))
+        if config.pool == "max":
+            return Evidence(_by_source(largest, index))
+        past = drawn_on.weight[:, :, steps:]  # (N, K, T - 1): lags 1 to T - 1
+        by_lag = np.stack([_by_source(past[:, :, lag], index) for lag in range(past.shape[2])])
+        return Evidence(by_lag.max(0), by_lag)
+
+    def _hidden(self, shape: torch.Size, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Which cells of a window are hidden, and which of them are asked for: (1, N, T) each."""
+        if self.config.task == "imputation":
+            hidden = torch.rand(shape, generator=generator) < _HIDDEN_TO_LOOK
+            return hidden, hidden
+        first = 1 + int(torch.randint(shape[2] - 1, (1,), generator=generator))
+        step = torch.arange(shape[2]).expand(shape)
+        return step >= first, step == first
+
+
+def _starts(recording: Recording, steps: int) -> Tensor:
+    """Of all windows within a trajectory, counted in the trajectories put one behind the other."""
+    length = recording.values.shape[1]
+    first = np.arange(length - steps + 1)
+    whole = recording.exists[:, first[:, None] + np.arange(steps)].all(-1)  # (R, starts)
+    trajectory, start = np.nonzero(whole)
+    return torch.as_tensor(trajectory * length + start)
+
+
+def _correlations(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """|correlation| of every column of a with every column of b; 0 for constant columns."""
+    a, b = a - a.mean(0), b - b.mean(0)
+    norms = np.sqrt((a**2).sum(0))[:, None] * np.sqrt((b**2).sum(0))
+    return np.abs(a.T @ b) / np.where(norms > 0, norms, 1.0)
+
+
+def _by_source(values: Tensor, index: Tensor) -> NDArray[np.float64]:
+    """(targets, K) -> (sources, targets), 0 for pairs that were no candidates."""
+    strength = np.zeros((len(index), len(index)))
+    strength[index.numpy(), np.arange(len(index))[:, None]] = values.double().cpu().numpy()
+    return strength

@@ -1,0 +1,140 @@
+"""PCMCI: conditional independence tests in two stages (Runge et al., Science Advances 2019), run by tigramite.
+
+    PC stage    for every target j, begin with all (i, lag) as its possible causes and drop those that become
+                independent of x_j given the strongest others, at level alpha; what is left are the parents P(j)
+    MCI stage   for every (i, lag, j), test x_i(t - lag) against x_j(t) given P(j) without the pair itself, and given
+                P(i) shifted by the lag
+
+The evidence of (i, lag, j) is -log10 of the MCI test's p-value, and that of a pair is its strongest lag.
+
+Defaults are those of CUTS's DREAM-3 table (Cheng et al., ICLR 2023, Table 5): lags up to 5, alpha 0.05, linear partial
+correlation.
+
+tigramite is licensed under the GPL and is not a part of this package: it is imported only when `find` is called, and
+has to be installed by whoever wants it.
+
+Departures from tigramite's `run_pcmci`: targets are visited one by one, which tells progress and changes nothing;
+p-values are not corrected for multiple tests and not cut at a level, since only their order counts here; lag 0 is not
+tested. Trajectories are tigramite's multiple datasets. Holes are its missing values: a test leaves out the samples in
+which one of its own variables is missing. Its rule that the first 2 * lags steps of every trajectory only serve as the
+past is kept, so that all MCI tests draw on the same samples.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from casper.config import Configuration, require
+from casper.discovery.method import Discoverer, Evidence
+from casper.discovery.recording import Recording
+from casper.errors import InputError, MissingPackageError
+
+Independence = Literal["partial-correlation", "robust-partial-correlation"]
+
+_TESTS: dict[Independence, tuple[str, str]] = {
+    "partial-correlation": ("parcorr", "ParCorr"),
+    "robust-partial-correlation": ("robust_parcorr", "RobustParCorr"),
+}
+# Standardised values stay below the square root of their number, so that none of them is mistaken for a hole.
+_HOLE = 1e12
+# Below the smallest p-value that is told apart from 0, the test statistic decides.
+_SMALLEST = 1e-300
+
+
+@dataclass(frozen=True)
+class PcmciConfig(Configuration):
+    """PCMCI. The defaults are those of CUTS's experiments with DREAM-3."""
+
+    lags: int = 5
+    """Steps into the past that are tested (tau_max)."""
+    alpha: float = 0.05
+    """Level at which the first stage keeps possible parents (pc_alpha)."""
+    test: Independence = "partial-correlation"
+    """"robust-partial-correlation": every variable's values are first replaced by normal quantiles of their ranks."""
+
+    def __post_init__(self) -> None:
+        require(self.lags >= 1, f"lags must be at least 1, not {self.lags}")
+        require(0.0 < self.alpha < 1.0, f"alpha must lie between 0 and 1, not {self.alpha}")
+
+
+class PcmciDiscoverer(Discoverer[PcmciConfig]):
+    """Conditional independence tests on the variables' pasts; draws no random numbers and uses no GPU."""
+
+    name = "pcmci"
+    summary = "conditional independence tests in two stages (Runge et al., Science Advances 2019); needs tigramite"
+    defaults = PcmciConfig()
+
+    def find(self, recording: Recording) -> Evidence:
+        tigramite = _Tigramite.load(self.config.test)
+        self.require_steps(recording, 2 * self.config.lags + 1)
+        try:
+            by_lag = self._tested(tigramite, recording)
+        except ValueError as error:
+            raise InputError(f"pcmci: too few complete samples for a test ({error}); try fewer lags") from error
+        return Evidence(by_lag.max(0), by_lag)
+
+    def _tested(self, tigramite: _Tigramite, recording: Recording) -> NDArray[np.float64]:
+        """(lags, N, N)"""
+        lags, count = self.config.lags, recording.variables
+        analysis = tigramite.analysis(recording)
+        candidates = {(source, -lag): "-?>" for source in range(count) for lag in range(1, lags + 1)}
+
+        def links_to(target: int) -> dict[int, dict[tuple[int, int], str]]:
+            return {variable: candidates if variable == target else {} for variable in range(count)}
+
+        parents: dict[int, list[tuple[int, int]]] = {}
+        for target in self.rounds(count, "choosing parents"):
+            chosen = analysis.run_pc_stable(
+                link_assumptions=links_to(target), tau_min=1, tau_max=lags, pc_alpha=self.config.alpha
+            )
+            parents[target] = chosen[target]
+        by_lag = np.zeros((lags, count, count))
+        for target in self.rounds(count, "testing"):
+            found = analysis.run_mci(link_assumptions=links_to(target), tau_min=1, tau_max=lags, parents=parents)
+            evidence = strength_of(found["p_matrix"], found["val_matrix"])  # (N, N, 1 + lags)
+            by_lag[:, :, target] = evidence[:, target, 1:].T
+        return by_lag
+
+
+def strength_of(p_values: NDArray[np.float64], statistics: NDArray[np.float64]) -> NDArray[np.float64]:
+    """-log10 p; where p is 0 to machine precision, the size of the test statistic goes on telling pairs apart. A test
+    without degrees of freedom (p is NaN) is no evidence."""
+    surely = -np.log10(np.clip(p_values, _SMALLEST, 1.0)) + np.where(p_values < _SMALLEST, np.abs(statistics), 0.0)
+    return np.nan_to_num(surely, nan=0.0)
+
+
+@dataclass(frozen=True)
+class _Tigramite:
+    """What is used of tigramite, which has no types."""
+
+    frame: Any
+    pcmci: Any
+    test: Any
+
+    @classmethod
+    def load(cls, test: Independence) -> _Tigramite:
+        module, name = _TESTS[test]
+        try:
+            return cls(
+                import_module("tigramite.data_processing").DataFrame,
+                import_module("tigramite.pcmci").PCMCI,
+                getattr(import_module(f"tigramite.independence_tests.{module}"), name),
+            )
+        except ModuleNotFoundError as error:
+            raise MissingPackageError("tigramite", extra="pcmci", purpose="causal discovery by PCMCI") from error
+
+    def analysis(self, recording: Recording) -> Any:
+        """tigramite's PCMCI on all trajectories of a recording."""
+        scaled = recording.standardised()
+        marked = np.where(scaled.observed, scaled.values, _HOLE)
+        trajectories = {number: marked[number, there] for number, there in enumerate(scaled.exists)}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it wonders whether a single trajectory is meant
+            frame = self.frame(trajectories, analysis_mode="multiple", missing_flag=_HOLE)
+        return self.pcmci(dataframe=frame, cond_ind_test=self.test(significance="analytic"), verbosity=0)

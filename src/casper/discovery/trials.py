@@ -1,0 +1,182 @@
+"""`casper reproduce dream3` and `casper reproduce causal-simulated`: methods of causal discovery on known truths.
+
+No method sees a true network for anything but the score, and each has the same settings for all data of a table.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from casper.causal import CausalGraph
+from casper.discovery import discover
+from casper.discovery.systems import SYSTEMS, KnownSystem, with_holes
+from casper.errors import InputError
+
+FOLDER = "causal"
+"""Where the result files of these tables lie, in the folder of results."""
+
+_PAPER = {"task": "imputation", "measure": "rho", "pool": "max", "constrained": False, "layers": 2, "prompts": 1000}
+_MISSING = {"complete": (0.0, False)} | {
+    f"{round(100 * share)} % {kind}": (share, kind == "blocks") for share in (0.3, 0.6) for kind in ("points", "blocks")
+}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One method on one series. dataset: a network of DREAM-3, or a system and how much of it is missing."""
+
+    table: str
+    row: str
+    number: int
+    dataset: str
+    method: str
+    seed: int = 0
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def name(self) -> str:
+        def words(text: str) -> str:
+            return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-")
+
+        return f"{self.table}-{words(self.dataset)}-{words(self.row)}-seed{self.seed}"
+
+
+_METHODS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("CASPER", "casper", {}),
+    ("CASPER, the paper's recipe", "casper", _PAPER),
+    ("PCMCI", "pcmci", {}),
+    ("NGC", "ngc", {}),
+    ("eSRU", "esru", {}),
+    ("LCCM", "lccm", {}),
+    ("NGM", "ngm", {}),
+    ("CUTS", "cuts", {}),
+)
+_WITH_PLACES = "CASPER, told the sensors' places"
+TRIAL_TABLES = ("dream3", "causal-simulated")
+
+
+def trials_of(
+    table: str, *, datasets: Sequence[str] = (), rows: Sequence[str] = (), seeds: Sequence[int] = ()
+) -> list[Trial]:
+    """datasets, rows, seeds: only these; without any, all of the table with seed 0."""
+    from casper.datasets import DREAM3_NAMES
+
+    if table == "dream3":
+        every, methods = list(DREAM3_NAMES), list(_METHODS)
+    else:
+        every = [f"{system}, {missing}" for system in SYSTEMS for missing in _MISSING]
+        methods = [*_METHODS, (_WITH_PLACES, "casper", {})]
+    for what, given, known in (("data set", datasets, every), ("row", rows, [label for label, _, _ in methods])):
+        unknown = [one for one in given if one not in known]
+        if unknown:
+            raise InputError(f"the table {table} has no {what} {unknown[0]!r}; it has {', '.join(known)}")
+    return [
+        Trial(table, label, number, dataset, method, seed, settings)
+        for dataset in every
+        for number, (label, method, settings) in enumerate(methods)
+        for seed in seeds or (0,)
+        if (not datasets or dataset in datasets) and (not rows or label in rows)
+        if label != _WITH_PLACES or dataset.startswith("wind")
+    ]
+
+
+@dataclass(frozen=True)
+class TrialRoom:
+    """Where trials are done: results go into `results`/causal, one file each."""
+
+    results: Path
+    device: str = "auto"
+    data_dir: Path | None = None
+    trust: bool = False
+
+    def result_of(self, trial: Trial) -> Path:
+        return self.results / FOLDER / f"{trial.name}.json"
+
+    def done(self, trial: Trial) -> bool:
+        return self.result_of(trial).exists()
+
+
+def do_trials(trials: Sequence[Trial], room: TrialRoom, *, tell: Callable[[str], None]) -> dict[str, str]:
+    """Do what is not done yet, and say so line by line. Returns what failed, by the name of the trial."""
+    failed: dict[str, str] = {}
+    for trial in trials:
+        if room.done(trial):
+            continue
+        try:
+            scores = _do(trial, room)
+            tell(f"{trial.name}: " + ", ".join(f"AUROC {one['auroc']:.4f} ({name})" for name, one in scores.items()))
+        except Exception as error:  # one trial's failure must not cost the others
+            failed[trial.name] = f"{type(error).__name__}: {error}"
+            tell(f"{trial.name} failed: {failed[trial.name]}\n{traceback.format_exc()}")
+    return failed
+
+
+def _do(trial: Trial, room: TrialRoom) -> dict[str, dict[str, float]]:
+    from casper.evaluate import device_name, provenance, write_result
+
+    begun = time.time()
+    if trial.table == "dream3":
+        from casper.datasets import load_dream3
+
+        network = load_dream3(trial.dataset, data_dir=room.data_dir, trust=room.trust)
+        truth, beyond = network.network, None
+        graph = _found(trial, room, [pd.DataFrame(one, columns=list(network.genes)) for one in network.trajectories])
+    else:
+        system = system_of(trial.dataset, seed=trial.seed)
+        truth, beyond = system.truth, system.beyond
+        graph = _with_places(trial, room, system) if trial.row == _WITH_PLACES else _found(trial, room, system.series)
+    finished = time.time()
+    scores = {
+        "cuts": graph.compare(truth, self_pairs="negatives"),
+        "offdiag": graph.compare(truth, self_pairs="left out"),
+    }
+    told = {name: getattr(trial, name) for name in ("table", "row", "number", "dataset", "method")}
+    record = {
+        **told,
+        "scores": scores,
+        "across": None if beyond is None else _across(graph, truth, beyond),
+        "settings": dict(graph.origin).get("settings", {}),
+        "seconds": round(finished - begun, 2),
+        **provenance(seed=trial.seed, device=device_name(room.device), started=begun),
+    }
+    path = room.result_of(trial)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_result(path, record)
+    return scores
+
+
+def system_of(dataset: str, *, seed: int) -> KnownSystem:
+    """Of a name such as "var, 30 % blocks"."""
+    name, _, missing = dataset.partition(", ")
+    share, blocks = _MISSING[missing]
+    return with_holes(SYSTEMS[name](seed=seed), share=share, blocks=blocks, seed=seed)
+
+
+def _found(trial: Trial, room: TrialRoom, series: Any) -> CausalGraph:
+    device: Any = room.device
+    return discover(series, method=trial.method, seed=trial.seed, device=device, **trial.settings)
+
+
+def _with_places(trial: Trial, room: TrialRoom, system: KnownSystem) -> CausalGraph:
+    """What the imputer draws on, fitted as a user would fit it."""
+    from casper.imputer import Casper
+
+    device: Any = room.device
+    model = Casper(preset="fast", seed=trial.seed, device=device).fit(system.series, sensors=system.sensors)
+    return model.causal_graph(system.series).constrained()
+
+
+def _across(graph: CausalGraph, truth: np.ndarray, beyond: np.ndarray) -> float:
+    """Of as many of the strongest pairs as there are true ones, the share that joins what only a common cause joins."""
+    strength = np.where(np.eye(len(truth), dtype=bool), -np.inf, graph.matrix().to_numpy())
+    strongest = np.argsort(-strength, axis=None, kind="stable")[: int(truth.sum())]
+    return float(beyond.ravel()[strongest].mean())
