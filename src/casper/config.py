@@ -174,7 +174,7 @@ class TrainingConfig(Configuration):
     block_gaps: float = 0.0
     """Share of training windows that hide runs of steps of some sensors, as when a sensor fails."""
     forecast_gaps: float = 0.0
-    """Share of training windows that hide everything from some step on, as when the future is to be told."""
+    """Share of training windows that hide all of their last step, as when it is to be foretold."""
     train_on_hidden: bool = False
     """Benchmarks only: learn also from the readings that are hidden in the training steps, as GRIN and PriSTI do."""
     sparsity: float = 1e-3

@@ -10,7 +10,7 @@ from casper.windows import cut
 
 
 class TrainingMasks:
-    """Points hidden at random, blocks as of a failing sensor, the future, and real gaps copied from another time.
+    """Points hidden at random, blocks as of a failing sensor, the last step, and real gaps copied from another time.
 
     gaps: (T, N), True where the table has a real hole; gap_starts: windows whose holes may be copied.
     """
@@ -32,9 +32,9 @@ class TrainingMasks:
             blocks = self._blocks(visible, share, generator)
             hidden = torch.where(kind < training.block_gaps, blocks, hidden)
         if training.forecast_gaps > 0:
-            future = self._future(batch, length, generator)
-            chosen = (kind >= training.block_gaps) & (kind < training.block_gaps + training.forecast_gaps)
-            hidden = torch.where(chosen, future, hidden)
+            last = torch.arange(length, device=visible.device) == length - 1
+            foretold = (kind >= training.block_gaps) & (kind < training.block_gaps + training.forecast_gaps)
+            hidden = torch.where(foretold, last, hidden)
         if training.copied_gaps > 0 and len(self._gap_starts) > 0:
             source = self._gap_starts[self._integers(len(self._gap_starts), batch, generator)]
             copied = cut(self._gaps, source, length, sensors) & visible
@@ -45,11 +45,6 @@ class TrainingMasks:
 
     def _integers(self, below: int, count: int, generator: torch.Generator) -> Tensor:
         return torch.randint(below, (count,), generator=generator, device=generator.device)
-
-    def _future(self, batch: int, length: int, generator: torch.Generator) -> Tensor:
-        """(B, 1, T): all steps from a random one on, but never the first."""
-        first = 1 + self._integers(max(1, length - 1), batch, generator)
-        return (torch.arange(length, device=generator.device) >= first[:, None])[:, None]
 
     @staticmethod
     def _blocks(visible: Tensor, share: Tensor, generator: torch.Generator) -> Tensor:

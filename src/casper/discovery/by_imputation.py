@@ -2,8 +2,9 @@
 the network draws on to do so.
 
 Every variable is a sensor and every other variable its neighbour. The network is trained on windows within the
-trajectories, as on any table with holes. Then the trajectories are looked at once more, with some cells hidden, and for
-every ordered pair the chosen measure is pooled over all pairs of steps:
+trajectories: to foretell their last step from the steps before (ours), or to restore cells hidden anywhere in them (the
+paper's). Then the trajectories are looked at once more, with such cells hidden, and for every ordered pair the chosen
+measure is pooled over all pairs of steps:
 
     strength(j -> i) = pool over windows, t, t' of measure((i, t), (j, t'))
 
@@ -38,7 +39,7 @@ from casper.windows import Series, Window
 Pool = Literal["max", "mean"]
 Task = Literal["forecast", "imputation"]
 
-_LONGEST_WINDOW = 24
+_LONGEST_WINDOW: dict[Task, int] = {"forecast": 8, "imputation": 24}
 _SHORTEST_WINDOW = 4
 _HELD_BACK = 0.05
 _HIDDEN_TO_LOOK = 0.3
@@ -48,15 +49,15 @@ _MOST_CANDIDATES = 200
 @dataclass(frozen=True)
 class CasperDiscoveryConfig(Configuration):
     task: Task = "forecast"
-    """What the network learns: to tell the next steps from the past, or to restore cells hidden at random as in the
-    paper. Between known steps before and after it, a value hardly needs its causes."""
+    """What the network learns: to foretell a window's last step, or to restore cells hidden at random as in the paper.
+    Between known steps before and after it, a value hardly needs its causes."""
     measure: Measure = "influence"
     """What is pooled, see `casper.drawn_on.Measure`."""
     pool: Pool = "mean"
     constrained: bool = True
     """Only keys that are not later than the query. False: as the paper."""
     window: int | None = None
-    """Steps looked at at a time; None: whole trajectories, at most 24 steps."""
+    """Steps looked at at a time; None: 8 to foretell, 24 to impute, or as many as trajectories have."""
     candidates: int | None = None
     """How many variables each one looks at, the most correlated ones; None: all, up to 200."""
     width: int = 32
@@ -94,7 +95,7 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
     def find(self, recording: Recording) -> Evidence:
         self.require_steps(recording, _SHORTEST_WINDOW)
         recording = recording.standardised()
-        steps = min(recording.values.shape[1], _LONGEST_WINDOW if self.config.window is None else self.config.window)
+        steps = min(recording.values.shape[1], self.config.window or _LONGEST_WINDOW[self.config.task])
         starts = _starts(recording, steps)
         index = self._candidates(recording)
         network = self._fit(recording, steps, starts, index)
@@ -199,9 +200,8 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
         if self.config.task == "imputation":
             hidden = torch.rand(shape, generator=generator) < _HIDDEN_TO_LOOK
             return hidden, hidden
-        first = 1 + int(torch.randint(shape[2] - 1, (1,), generator=generator))
-        step = torch.arange(shape[2]).expand(shape)
-        return step >= first, step == first
+        last = (torch.arange(shape[2]) == shape[2] - 1).expand(shape)
+        return last, last
 
 
 def _starts(recording: Recording, steps: int) -> Tensor:

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from casper import discovery
+from casper.config import Configuration
+from casper.discovery import DISCOVERERS, CausalGraph, Discoverer, Evidence, Recording, discover
+from casper.errors import InputError
+
+
+@dataclass(frozen=True)
+class _NoSettings(Configuration):
+    pass
+
+
+class _Correlations(Discoverer[_NoSettings]):
+    """How values go with the next ones of others: enough of a method to test what is around it."""
+
+    name, summary, defaults = "correlations", "for tests", _NoSettings()
+
+    def find(self, recording: Recording) -> Evidence:
+        self.require_steps(recording, 3)
+        values, _ = recording.filled().windows(2)
+        size = recording.variables
+        corner = np.abs(np.corrcoef(values[:, 0].T, values[:, 1].T)[:size, size:])
+        for _ in self.rounds(10, "working"):
+            pass
+        return Evidence(corner, corner[None])
+
+
+@pytest.fixture(autouse=True)
+def _with_a_simple_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(discovery._PLACES, "correlations", f"{__name__}:_Correlations")
+
+
+def series(steps: int = 200) -> pd.DataFrame:
+    random = np.random.default_rng(0)
+    x = np.zeros((steps, 3))
+    for step in range(1, steps):
+        x[step] = random.normal(size=3)
+        x[step, 1] += x[step - 1, 0]
+    return pd.DataFrame(x, columns=["cause", "effect", "other"])
+
+
+def test_every_listed_method_can_be_loaded_and_says_what_it_is() -> None:
+    assert list(DISCOVERERS)[:7] == ["casper", "pcmci", "ngc", "esru", "lccm", "ngm", "cuts"]
+    for name, method in DISCOVERERS.items():
+        assert method.name == name
+        assert len(method.summary) > 5
+        assert method.defaults == type(method.defaults)()
+
+
+def test_a_graph_comes_back_with_names_lags_and_origin() -> None:
+    graph = discover(series(), method="correlations")
+    assert isinstance(graph, CausalGraph)
+    assert graph.edges.loc[0, ["source", "target", "lag"]].tolist() == ["cause", "effect", 1]
+    assert graph.origin == {"method": "correlations", "seed": 0, "settings": {}}
+    assert graph.edges["stability"].isna().all()
+
+
+@pytest.mark.parametrize("trajectories", [1, 8])
+def test_refits_say_how_stable_an_edge_is(trajectories: int) -> None:
+    pieces: Any = series() if trajectories == 1 else list(series().to_numpy().reshape(trajectories, -1, 3))
+    graph = discover(pieces, method="correlations", refits=5)
+    told = graph.edges.set_index(["source", "target"])["stability"]
+    assert told.between(0, 1).all()
+    assert told.iloc[0] == 1.0, "a real edge stands in every refit"
+    assert told.min() < 1.0
+    assert graph.origin["refits"] == 5
+    again = discover(pieces, method="correlations", refits=5)
+    pd.testing.assert_frame_equal(graph.edges, again.edges)
+
+
+def test_progress_is_told_and_wrong_words_are_refused() -> None:
+    heard: list[tuple[str, float]] = []
+    discover(series(), method="correlations", tell=lambda what, share: heard.append((what, share)))
+    assert heard[0] == ("working", 0.0)
+    assert all(0 <= share < 1 for _, share in heard)
+    with pytest.raises(InputError, match="no method of causal discovery 'magic'; choose one of casper, pcmci"):
+        discover(series(), method="magic")
+    with pytest.raises(InputError, match="has no setting 'colour'"):
+        discover(series(), method="correlations", colour=1)
+    with pytest.raises(InputError, match="at least 3 steps"):
+        discover(series(2), method="correlations")
