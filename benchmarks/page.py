@@ -16,6 +16,7 @@ from benchmarks.record import RESULTS
 from benchmarks.tables import memory, milliseconds
 from casper.errors import InputError
 from casper.files import atomic
+from casper.markdown import table
 from casper.report.pictures import save
 
 PAGE, PICTURE = Path("docs/performance.md"), Path("docs/images/performance.png")
@@ -133,7 +134,7 @@ def _speed(cases: Sequence[Result]) -> str:
     how = list(
         dict.fromkeys(entry["how"] for case in cases for entry in case["contestants"].values() if "how" in entry)
     )
-    return "\n".join((_table(header, rows), "", f"In words: {'; '.join(how)}."))
+    return "\n".join((table(header, rows), "", f"In words: {'; '.join(how)}."))
 
 
 def _graphs(cases: Sequence[Result]) -> str:
@@ -180,7 +181,7 @@ def _roofline(cases: Sequence[Result], ceilings: Result) -> str:
                 _times(work.get("measured_over_floor")),
             ]
         )
-    return f"{measured}\n\n{_table(header, rows)}"
+    return f"{measured}\n\n{table(header, rows)}"
 
 
 def _growth(cases: Sequence[Result], axis: str) -> str:
@@ -190,7 +191,7 @@ def _growth(cases: Sequence[Result], axis: str) -> str:
         over, ours, theirs = case.get("over_previous") or {}, entry_of(case, "ours"), entry_of(case, EDGE_LIST)
         row = [f"{case[axis]:,}", milliseconds(ours), _times(over.get("time"))]
         rows.append([*row, memory(ours), _times(over.get("memory")), milliseconds(theirs), memory(theirs)])
-    return _table(header, rows)
+    return table(header, rows)
 
 
 def _size(size: Result) -> str:
@@ -206,7 +207,7 @@ def _size(size: Result) -> str:
         ]
         for what, one in size.items()
     ]
-    return _table(["what", "sensors", "neighbours", "steps", "time", "peak memory"], rows)
+    return table(["what", "sensors", "neighbours", "steps", "time", "peak memory"], rows)
 
 
 def _training_sections(result: Result) -> list[str]:
@@ -223,11 +224,11 @@ def _training_sections(result: Result) -> list[str]:
         ]
         for step in result.get("steps", ())
     ]
-    text = [_table(header, rows)] if rows else []
+    text = [table(header, rows)] if rows else []
     if jobs := result.get("imputing"):
         taken = [f"{one['seconds']:.2f} s" if "seconds" in one else "out of memory" for one in jobs]
         names = [f"{_data_name(one)}: {one['what']}" for one in jobs]
-        text.append(_table(["imputing", "time"], [list(row) for row in zip(names, taken, strict=True)]))
+        text.append(table(["imputing", "time"], [list(row) for row in zip(names, taken, strict=True)]))
     return text
 
 
@@ -245,7 +246,7 @@ def _breakdown(result: Result) -> list[str]:
             for one in step["groups"]
         ]
         text.append(f"{_data_name(step)}, {step['precision']}, compiled: {total:.2f} ms of kernels in a step.")
-        text.append(_table(["part", "time", "share", "launches"], rows))
+        text.append(table(["part", "time", "share", "launches"], rows))
     return text
 
 
@@ -264,7 +265,7 @@ def _agreement(result: Result) -> str:
         f"{_data_name(result)}, preset paper cut to {result['steps']:,} steps: best validation error of each seed. "
         "Seeds are the same for all, and so are the windows, gaps and gates they draw."
     )
-    return f"{said}\n\n{_table(['attention', 'best errors', 'mean', 'standard errors from plain'], rows)}"
+    return f"{said}\n\n{table(['attention', 'best errors', 'mean', 'standard errors from plain'], rows)}"
 
 
 def _promises(targets: Iterable[tuple[Result, Result]]) -> str:
@@ -279,7 +280,7 @@ def _promises(targets: Iterable[tuple[Result, Result]]) -> str:
         ]
         for result, one in targets
     ]
-    return _table(["device", "what", "target", "measured", "met"], rows)
+    return table(["device", "what", "target", "measured", "met"], rows)
 
 
 def _origins(results: Sequence[Result]) -> str:
@@ -300,11 +301,6 @@ def _data_name(one: Result) -> str:
 
 def _times(ratio: float | None) -> str:
     return "" if ratio is None else f"{ratio:.1f} x" if ratio >= 10 else f"{ratio:.2f} x"
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
-    return "\n".join(lines + [f"| {' | '.join(row)} |" for row in rows])
 
 
 if __name__ == "__main__":

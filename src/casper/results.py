@@ -13,6 +13,7 @@ from typing import Any
 from casper.errors import InputError
 from casper.files import atomic
 from casper.published import Spread
+from casper.trial_results import TrialResult, read_trials
 
 START, END = "<!-- results:start -->", "<!-- results:end -->"
 
@@ -117,10 +118,12 @@ class Group:
 
 @dataclass(frozen=True)
 class Results:
-    """evaluations: single ones, of `casper evaluate --out`; runs: those of `casper reproduce`."""
+    """evaluations: single ones, of `casper evaluate --out`; runs: those of `casper reproduce`; trials: its runs of
+    causal discovery."""
 
     evaluations: tuple[Evaluation, ...]
     runs: tuple[TrainedRun, ...]
+    trials: tuple[TrialResult, ...] = ()
 
     def groups(self, *tables: str) -> list[Group]:
         """The rows of these tables, by data set and by their place in the table."""
@@ -178,6 +181,7 @@ def read_results(folder: Path) -> Results:
     return Results(
         tuple(sorted(evaluations, key=lambda one: (_place(one.dataset), one.mae))),
         tuple(sorted(runs, key=lambda run: (run.table, _place(run.dataset), run.number, run.seed))),
+        read_trials(folder),
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from casper.files import atomic, refuse_overwriting
+from casper.markdown import IMAGES, image, table
 from casper.published import (
     ABLATIONS,
     DECIDED_GATES,
@@ -18,9 +19,9 @@ from casper.published import (
     figure_of,
 )
 from casper.results import DATASETS, Evaluation, Group, Results, TrainedRun, title_of
+from casper.trial_results import trials_section
 
 PAGE = "docs/results.md"
-IMAGES = "images"
 
 _COMPARED = ("CASPER", "SPIN", "GRIN", "PoGeVon", "PriSTI", "CSDI", "CoFILL", "TIMBA")
 _WITHOUT_READINGS = ("aqi", "pems-bay-point", "pems-bay-block")
@@ -42,7 +43,7 @@ def short_table(results: Results) -> str:
         f"Mean ± standard deviation over seeds; all runs, more figures and sources: [{PAGE}]({PAGE}). "
         f"{_MARKS_EXPLAINED} Figures of others than CASPER may be scored by another protocol."
     )
-    return f"{_table(_SHORT_HEAD, rows)}\n\n{told}"
+    return f"{table(_SHORT_HEAD, rows)}\n\n{told}"
 
 
 def write_page(results: Results, page: Path) -> list[Path]:
@@ -70,6 +71,7 @@ def page_text(results: Results, *, pictures: Collection[str] = ()) -> str:
         _sensitivity,
         _gates,
         _learning_curves,
+        _trials,
         _origins,
     )
     written = [section(results, pictures) for section in sections]
@@ -90,11 +92,11 @@ def _main(results: Results, _pictures: Collection[str]) -> str:
         "## Benchmarks",
         "MAE / MSE in the units of the data (µg/m³, miles per hour), **per window**: every scored cell counts once for "
         "each test window that shows it.",
-        _table(head, [*_our_rows(groups, columns, "mae", "mse"), *published]),
+        table(head, [*_our_rows(groups, columns, "mae", "mse"), *published]),
         _MARKS_EXPLAINED,
         "Ours **per step**: the imputations of overlapping windows are averaged first, then each scored cell counts "
         "once.",
-        _table(head, _our_rows(groups, columns, "mae_step", "mse_step")),
+        table(head, _our_rows(groups, columns, "mae_step", "mse_step")),
         _PROTOCOLS,
         _sources(),
     )
@@ -140,7 +142,7 @@ def _ablation(results: Results, _pictures: Collection[str]) -> str:
             "the training: " + "; ".join(f"{group.row}: {_steps(group.steps)}" for group in groups) + "."
         )
     head = ("row", "MAE", "MSE", "seeds", "MAE, published", "MSE, published")
-    return "\n\n".join([*parts, _table(head, rows)])
+    return "\n\n".join([*parts, table(head, rows)])
 
 
 def _ablation_row(label: str, ours: Group | None, published: PublishedAblation | None) -> Sequence[str]:
@@ -156,8 +158,8 @@ def _sensitivity(results: Results, pictures: Collection[str]) -> str:
         "prompts": ("number of prompts", "The paper finds the best results between 200 and 1,400."),
     }
     parts: list[str] = []
-    for table, (name, claim) in told.items():
-        groups = results.groups(table)
+    for number, (name, claim) in told.items():
+        groups = results.groups(number)
         if not groups:
             continue
         steps = sorted({count for group in groups for count in group.steps})
@@ -173,8 +175,8 @@ def _sensitivity(results: Results, pictures: Collection[str]) -> str:
         ]
         parts += [
             f"**{name[0].upper()}{name[1:]}.** {claim} Trained for {_steps(steps)} steps.",
-            _image(f"sensitivity-{table}.png", f"Test error by {name}", pictures),
-            _table(("data set", name.split(",")[0], "MAE", "MSE", "seeds"), rows),
+            image(f"sensitivity-{number}.png", f"Test error by {name}", pictures),
+            table(("data set", name.split(",")[0], "MAE", "MSE", "seeds"), rows),
         ]
     return "\n\n".join(["## Sensitivity", *filter(None, parts)]) if parts else ""
 
@@ -199,28 +201,32 @@ def _gates(results: Results, pictures: Collection[str]) -> str:
         "## Do the gates decide?",
         "A gate counts as decided where rho is below 0.1 or above 0.9; the paper finds "
         f"{DECIDED_GATES:.0%} on AQI-36. Soft gates weigh with rho at inference, hard ones are open where rho > 0.5.",
-        _image("gates.png", "Share of decided gates over the training", pictures),
-        _table(("data set", "row", "gates at inference", "decided, by layer", "MAE", "MSE", "seeds"), rows),
+        image("gates.png", "Share of decided gates over the training", pictures),
+        table(("data set", "row", "gates at inference", "decided, by layer", "MAE", "MSE", "seeds"), rows),
     )
     return "\n\n".join(filter(None, parts))
 
 
 def _learning_curves(_results: Results, pictures: Collection[str]) -> str:
-    picture = _image("learning-curves.png", "Validation error over the training", pictures)
+    picture = image("learning-curves.png", "Validation error over the training", pictures)
     return f"## Learning curves\n\nA line for each seed.\n\n{picture}" if picture else ""
+
+
+def _trials(results: Results, pictures: Collection[str]) -> str:
+    return trials_section(results.trials, pictures)
 
 
 def _origins(results: Results, _pictures: Collection[str]) -> str:
     parts: list[str] = []
-    for table in results.tables():
-        runs = [run for run in results.runs if run.table == table]
+    for name in results.tables():
+        runs = [run for run in results.runs if run.table == name]
         head = ("file", "seed", "MAE", "steps", "training")
         rows = [(f"`{run.file}`", str(run.seed), f"{run.mae:.3f}", f"{run.steps:,}", _training(run)) for run in runs]
-        folded = f"<details><summary>{len(runs)} runs</summary>\n\n{_table(head, rows)}\n\n</details>"
-        parts += [f"### {table.capitalize()}", _origin(runs), folded]
+        folded = f"<details><summary>{len(runs)} runs</summary>\n\n{table(head, rows)}\n\n</details>"
+        parts += [f"### {name.capitalize()}", _origin(runs), folded]
     if results.evaluations:
         rows = [_short_evaluation(one) for one in results.evaluations]
-        parts += ["### Single evaluations", _origin(results.evaluations), _table(_SHORT_HEAD, rows)]
+        parts += ["### Single evaluations", _origin(results.evaluations), table(_SHORT_HEAD, rows)]
     return "\n\n".join(["## Where the numbers come from", *parts]) if parts else ""
 
 
@@ -304,19 +310,6 @@ def _short_evaluation(one: Evaluation) -> Sequence[str]:
         one.device,
         f"`{one.file}`",
     )
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [_line(head), "|" + "---|" * len(head), *map(_line, rows)]
-    return "\n".join(lines)
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
-
-def _image(name: str, words: str, pictures: Collection[str]) -> str:
-    return f"![{words}]({IMAGES}/{name})" if name in pictures else ""
 
 
 def _said(spread: Spread | None) -> str:

@@ -67,10 +67,10 @@ def test_only_the_most_correlated_candidates_are_looked_at() -> None:
 
 
 def test_short_trajectories_are_windows_of_their_own_and_too_short_ones_are_refused() -> None:
-    series = chain(60).reshape(6, 10, 3)
+    series = chain(60).reshape(10, 6, 3)
     found = find(list(series))
     assert found.by_lag is not None
-    assert found.by_lag.shape == (9, 3, 3)
+    assert found.by_lag.shape == (5, 3, 3)
     with pytest.raises(InputError, match="at least 4 steps"):
         find(series[:, :3])
     with pytest.raises(InputError, match='pooled by "mean"'):

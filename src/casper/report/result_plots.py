@@ -7,6 +7,7 @@ from math import ceil
 from typing import TypeVar
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -15,6 +16,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from casper.published import DECIDED_GATES
 from casper.report.pictures import BLUE, GREY, INK, VERMILLION
 from casper.results import Group, Results, TrainedRun, title_of
+from casper.trial_results import TrialResult
 
 GREEN, PURPLE, ORANGE, SKY = "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
@@ -42,6 +44,9 @@ def draw_pictures(results: Results) -> dict[str, Figure]:
     learned = [group for group in results.groups("main") if any(map(validated, group.runs))]
     if learned:
         drawn["learning-curves.png"] = learning_curves_picture(learned)
+    simulated = [one for one in results.trials if one.table == "causal-simulated"]
+    if simulated:
+        drawn["causal-simulated.png"] = discovery_picture(simulated)
     return drawn
 
 
@@ -125,6 +130,50 @@ def learning_curves_picture(groups: Sequence[Group]) -> Figure:
         _plain(axes, title_of(dataset))
     _legend(figure, [(colours[row], row, "-") for row in rows])
     return figure
+
+
+def discovery_picture(trials: Sequence[TrialResult]) -> Figure:
+    """How well each method finds the true graph as readings go missing: a panel for each system and kind of holes."""
+    systems = list(dict.fromkeys(one.dataset.partition(", ")[0] for one in trials))
+    methods = list(dict.fromkeys(one.row for one in trials))
+    figure = Figure(figsize=(4.2 * len(systems), 6.4), layout="constrained")
+    panels = figure.subplots(2, len(systems), sharex=True, sharey=True, squeeze=False)
+    colours = colormaps["tab10"]
+    for down, kind in enumerate(("points", "blocks")):
+        for across, system in enumerate(systems):
+            axes: Axes = panels[down, across]
+            for number, method in enumerate(methods):
+                heard = _auroc_by_share([one for one in trials if one.row == method], system, kind)
+                shares = sorted(heard)
+                own = method.startswith("CASPER")
+                axes.plot(
+                    shares,
+                    [float(np.mean(heard[share])) for share in shares],
+                    marker="o" if own else ".",
+                    linewidth=2.2 if own else 1.2,
+                    color=colours(number),
+                    label=method,
+                )
+            _plain(axes, f"{system}, missing {kind}")
+            axes.axhline(0.5, color=GREY, linewidth=0.8, linestyle=":")
+    for axes in panels[:, 0]:
+        axes.set_ylabel("AUROC")
+    for axes in panels[-1]:
+        axes.set_xlabel("missing readings (%)")
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    return figure
+
+
+def _auroc_by_share(trials: Sequence[TrialResult], system: str, kind: str) -> dict[int, list[float]]:
+    """By percent of missing readings; kind: of the holes."""
+    heard: dict[int, list[float]] = {}
+    for one in trials:
+        name, _, missing = one.dataset.partition(", ")
+        if name == system and missing.endswith((kind, "complete")):
+            share = 0 if missing == "complete" else int(missing.split(" ")[0])
+            heard.setdefault(share, []).append(one.scores["offdiag"]["auroc"])
+    return heard
 
 
 def gate_curves(group: Group) -> tuple[np.ndarray, np.ndarray] | None:
