@@ -4,6 +4,7 @@ import pytest
 
 from casper import Casper, InputError
 from casper.config import benchmark_settings
+from casper.methods import METHODS, has_network
 from casper.reproduction import TABLES, Run, runs_of
 
 
@@ -16,7 +17,17 @@ def test_the_main_table_has_five_seeds_of_aqi36_and_three_of_the_others() -> Non
     assert {run.preset for run in runs if run.row == "best"} == {"best"}
 
 
-@pytest.mark.parametrize("table", TABLES)
+def test_every_method_is_a_row_of_the_baselines_and_only_what_is_random_has_several_seeds() -> None:
+    runs = [run for run in runs_of("baselines") if run.dataset == "aqi36"]
+    assert {run.method for run in runs} == set(METHODS) - {"casper"}
+    seeds = {name: [run.seed for run in runs if run.method == name] for name in METHODS}
+    assert seeds["mice"] == [0]
+    assert seeds["grin"] == [0, 1, 2]
+    for run in runs:
+        assert has_network(run.method) == (len(seeds[run.method]) > 1)
+
+
+@pytest.mark.parametrize("table", [name for name in TABLES if name != "baselines"])
 def test_every_run_has_a_name_of_its_own_and_settings_that_the_model_takes(table: str) -> None:
     runs = runs_of(table)
     assert len({run.name for run in runs}) == len(runs)

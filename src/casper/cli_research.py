@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,6 +38,11 @@ if TYPE_CHECKING:
 data = typer.Typer(help="The published benchmarks: which are at hand, and are their bytes the right ones?")
 
 
+class ProtocolName(StrEnum):
+    in_sample = "in-sample"
+    out_of_sample = "out-of-sample"
+
+
 def add_commands(app: typer.Typer) -> None:
     for command in (evaluate, reproduce, results, methods):
         app.command()(command)
@@ -50,6 +56,10 @@ def evaluate(
         str | None, typer.Option(help="Score a fitted model: a folder, or the name of shipped weights.")
     ] = None,
     preset: Preset = PresetName.fast,
+    protocol: Annotated[
+        ProtocolName | None,
+        typer.Option(help="Fit with the test period's visible readings or without; else what is usual for the method."),
+    ] = None,
     seed: Seed = 0,
     device: DeviceOption = Device.auto,
     settings: Settings = None,
@@ -87,7 +97,10 @@ def evaluate(
             benchmark=dataset,
         )
         imputer = make_imputer(method, **options)
-    benchmark = datasets.load(dataset, data_dir=data_dir, trust=trust)
+    if model is not None and protocol is not None:
+        raise InputError("--protocol says how to fit, but --model is fitted already")
+    chosen = None if protocol is None else protocol.value
+    benchmark = datasets.load(dataset, data_dir=data_dir, trust=trust, protocol=chosen)
     if model is None:
         imputer.fit_benchmark(benchmark)
     scores = score(imputer, benchmark)
@@ -102,7 +115,9 @@ def evaluate(
 
 
 def reproduce(
-    table: Annotated[str, typer.Argument(help="main, ablation, sparsity, prompts, gates, dream3 or causal-simulated.")],
+    table: Annotated[
+        str, typer.Argument(help="main, baselines, ablation, sparsity, prompts, gates, dream3, causal-simulated.")
+    ],
     dataset: Annotated[list[str] | None, typer.Option(help="Only this data set (repeat for more).")] = None,
     row: Annotated[list[str] | None, typer.Option(help="Only this row of the table (repeat for more).")] = None,
     seeds: Annotated[str | None, typer.Option(help="These seeds, such as 0,1,2; else the table's.")] = None,

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from casper.datasets import Benchmark
+from casper.datasets import Benchmark, Protocol
 from casper.errors import InputError, some
 from casper.frame import SensorFrame, to_frame
 from casper.graph import SensorGraph, build_graph
@@ -49,6 +49,8 @@ class Imputer(ABC):
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    usual_protocol: ClassVar[Protocol] = "in-sample"
+    """How a method without a notion of training windows is fitted in the literature."""
 
     _graph: SensorGraph | None = None
     _step: pd.Timedelta | None = None
@@ -137,15 +139,17 @@ class Imputer(ABC):
         """(T, N) without NaN, sensors in the order of the frame that was fitted."""
 
     def fit_benchmark(self, benchmark: Benchmark) -> None:
-        """Learn from what a benchmark lets a method see.
-
-        Methods without a notion of training windows use GRIN's in-sample convention: everything that was observed
-        except the scored cells of the test period.
-        """
-        scored = benchmark.hidden & benchmark.test_steps[:, None]
-        frame = benchmark.frame.hide(scored)
+        """Learn from what a benchmark lets a method see under its protocol, or under the one usual for the method."""
+        tested = benchmark.test_steps[:, None]
+        in_sample = self.protocol_of(benchmark) == "in-sample"
+        frame = benchmark.frame.hide(
+            benchmark.hidden & tested if in_sample else tested | np.zeros_like(benchmark.hidden)
+        )
         self.fit_frame(frame, benchmark.graph)
         self._remember(frame, benchmark.graph, TableOptions())
+
+    def protocol_of(self, benchmark: Benchmark) -> Protocol:
+        return benchmark.protocol or self.usual_protocol
 
     def impute_windows(self, benchmark: Benchmark) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
         """Batches of test window starts (B,) and their imputations (B, N, window).

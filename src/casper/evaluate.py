@@ -22,9 +22,10 @@ from casper.metrics import score_windows
 
 
 def evaluate(imputer: Imputer, benchmark: Benchmark) -> dict[str, Any]:
-    """dataset, method; mae, mse, mre counted per window; mae_step, mse_step, mre_step per step; n_scored."""
+    """dataset, method, protocol; mae, mse, mre counted per window; mae_step, mse_step, mre_step per step; n_scored."""
     scores = score_windows(imputer.impute_windows(benchmark), truth=benchmark.values, hidden=benchmark.hidden)
-    return {"dataset": benchmark.name, "method": imputer.name, **scores}
+    protocol = imputer.protocol_of(benchmark)
+    return {"dataset": benchmark.name, "method": imputer.name, "protocol": protocol, **scores}
 
 
 def provenance(*, seed: int | None, device: str, started: float) -> dict[str, Any]:

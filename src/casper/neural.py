@@ -19,7 +19,7 @@ from casper import pretrained
 from casper.baselines.linear import interpolate
 from casper.config import NetworkConfig, TrainingConfig
 from casper.contract import Imputer, TableOptions
-from casper.datasets import Benchmark
+from casper.datasets import Benchmark, Protocol
 from casper.errors import InputError
 from casper.frame import SensorFrame
 from casper.graph import SensorGraph
@@ -50,6 +50,7 @@ class NeuralImputer(Imputer, Generic[ConfigT, NetworkT]):
     """
 
     recipe: ClassVar[Recipe[Any]]
+    usual_protocol: ClassVar[Protocol] = "out-of-sample"
     for_benchmarks: ClassVar[Mapping[str, Mapping[str, Any]]] = {"aqi36": {"window": 36}}
     """What the method's authors change in the recipe for some of the benchmarks."""
     preset: str = "default"
@@ -135,10 +136,17 @@ class NeuralImputer(Imputer, Generic[ConfigT, NetworkT]):
         self._linear_mae = self._mae_of_linear(frame, held, watched_starts(data, self.training, self.config.window))
 
     def fit_benchmark(self, benchmark: Benchmark) -> None:
-        """Train on the training windows' visible cells, watch the scored cells of the validation windows."""
+        """Train on the training windows' visible cells, watch the scored cells of the validation windows.
+
+        In sample, the test windows' visible cells are trained on, too.
+        """
         steps, window = len(benchmark.frame.times), self.config.window
         self._check_length(benchmark.frame)
-        train_starts = _refit(benchmark.train_starts, benchmark.window, window, steps)
+        trained_on, known = benchmark.train_starts, benchmark.train_steps
+        if self.protocol_of(benchmark) == "in-sample":
+            trained_on = np.union1d(trained_on, benchmark.test_starts)
+            known = known | benchmark.test_steps
+        train_starts = _refit(trained_on, benchmark.window, window, steps)
         validation_starts = _refit(benchmark.validation_starts, benchmark.window, window, steps)
         if not (len(train_starts) and len(validation_starts)):
             raise InputError(
@@ -153,7 +161,7 @@ class NeuralImputer(Imputer, Generic[ConfigT, NetworkT]):
             train_starts=train_starts,
             validation_starts=validation_starts,
             gap_starts=_starts_within(benchmark.gap_source_steps, window),
-            scaled_on=benchmark.train_steps[:, None] & ~benchmark.hidden,
+            scaled_on=known[:, None] & ~benchmark.hidden,
         )
         self._remember(benchmark.frame, graph, TableOptions())
 

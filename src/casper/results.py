@@ -76,6 +76,9 @@ class TrainedRun(Evaluation):
     training: Mapping[str, Any]
     curve: tuple[Epoch, ...]
     decided: tuple[float, ...] | None
+    protocol: str | None = None
+    parameters: int | None = None
+    seconds_per_window: float | None = None
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,7 @@ class Results:
 
     def tables(self) -> list[str]:
         """Names of the tables that have runs, the paper's order first."""
-        known = ("main", "ablation", "sparsity", "prompts", "gates")
+        known = ("main", "baselines", "ablation", "sparsity", "prompts", "gates")
         names = {run.table for run in self.runs}
         return [name for name in known if name in names] + sorted(names.difference(known))
 
@@ -214,7 +217,15 @@ def _run(path: Path, record: Mapping[str, Any]) -> TrainedRun:
         side_by_side=record.get("side_by_side", 1),
         curve=tuple(_epoch(epoch, steps_of_epoch) for epoch in record.get("curve", ())),
         decided=_shares(record.get("decided")),
+        protocol=record.get("protocol"),
+        parameters=record.get("parameters"),
+        seconds_per_window=_per_window(record),
     )
+
+
+def _per_window(record: Mapping[str, Any]) -> float | None:
+    taken, windows = record.get("imputing_seconds"), record.get("windows")
+    return None if taken is None or not windows else taken / windows
 
 
 def _scores(path: Path, record: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,6 +67,7 @@ def page_text(results: Results, *, pictures: Collection[str] = ()) -> str:
     )
     sections: tuple[Callable[[Results, Collection[str]], str], ...] = (
         _main,
+        _baselines,
         _ablation,
         _sensitivity,
         _gates,
@@ -117,6 +118,53 @@ _PROTOCOLS = """Not all of these figures are the same quantity:
   error on METR-LA with blocks missing that is 10.22 % below PriSTI's †; the figure itself we did not find.
 - Figures for training on the test months as well ("in sample") are left out. A dash: not known to us.
 - CASPER's Table 1 prints the same MSE for SPIN on METR-LA with points and with blocks missing; one may be a slip."""
+
+
+_PUBLISHED_NAMES = {
+    "mean": "Mean", "knn": "KNN", "mf": "MF", "mice": "MICE", "var": "VAR", "rgain": "rGAIN", "brits": "BRITS",
+    "st-transformer": "ST-Transformer", "grin": "GRIN", "spin": "SPIN", "pogevon": "PoGeVon", "csdi": "CSDI",
+    "pristi": "PriSTI",
+}  # fmt: skip
+
+
+def _baselines(results: Results, _pictures: Collection[str]) -> str:
+    groups = results.groups("baselines")
+    if not groups:
+        return ""
+    parts = [
+        "## Other methods in the same harness",
+        "Every method is written fresh from its paper, fitted and scored on the same cells by the same code. MAE / MSE "
+        "per window. in-sample: fitted on everything but the scored cells of the test steps, which is usual for "
+        "methods without training windows; out-of-sample: on no reading of the test steps. Published: the CASPER "
+        "paper's Table 1, PriSTI's for the diffusion models. Time per window: of imputing all overlapping test windows "
+        "in batches, on the device of the run.",
+    ]
+    head = ("method", "ours", "published", "fitted", "seeds", "parameters", "training", "time per window", "device")
+    for dataset in dict.fromkeys(group.dataset for group in groups):
+        own = [group for group in results.groups("main") if group.dataset == dataset]
+        others = [group for group in groups if group.dataset == dataset]
+        rows = [_baseline_row(group, f"**CASPER, preset {group.row}**", figure_of("CASPER", dataset)) for group in own]
+        rows += [
+            _baseline_row(group, group.row, figure_of(_PUBLISHED_NAMES.get(group.row, ""), dataset)) for group in others
+        ]
+        parts += [f"**{title_of(dataset)}**", table(head, rows)]
+    return "\n\n".join(parts)
+
+
+def _baseline_row(group: Group, label: str, published: PublishedFigure | None) -> Sequence[str]:
+    first, runs = group.first, group.runs
+    per_window = [run.seconds_per_window for run in runs if run.seconds_per_window is not None]
+    return (
+        label,
+        f"{_said(group.spread('mae'))} / {_said(group.spread('mse'))}",
+        _published_cell(published),
+        first.protocol or "",
+        str(len(runs)),
+        f"{first.parameters:,}" if first.parameters else "",
+        _duration(sum(run.training_seconds for run in runs) / len(runs)) if first.steps else "",
+        f"{1e3 * min(per_window):.3g} ms" if per_window else "",
+        first.device,
+    )
 
 
 def _ablation(results: Results, _pictures: Collection[str]) -> str:

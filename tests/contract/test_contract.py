@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from casper.contract import Imputer
-from casper.datasets import Benchmark
+from casper.datasets import Benchmark, Protocol
 from casper.errors import InputError
 from casper.methods import METHODS, has_network, load_model, make_imputer
 from casper.metrics import window_counts
@@ -273,6 +273,25 @@ def test_what_is_hidden_in_the_test_never_influences_the_answer(make: Make, smal
         windows_of(honest, small_benchmark), windows_of(tampered, replace(small_benchmark, frame=frame)), strict=True
     ):
         np.testing.assert_array_equal(one, other)
+
+
+def test_out_of_sample_no_reading_of_the_test_steps_is_fitted_on(make: Make, small_benchmark: Benchmark) -> None:
+    """Whatever was measured there: what the method does in another table stays the same."""
+    tested = small_benchmark.test_steps[:, None]
+    louder = replace(small_benchmark.frame, values=np.where(tested, 7.0, small_benchmark.values))
+    elsewhere = small_benchmark.frame.hide(small_benchmark.hidden | tested)
+
+    def answers(protocol: Protocol) -> list[np.ndarray]:
+        told: list[np.ndarray] = []
+        for frame in (small_benchmark.frame, louder):
+            imputer = make()
+            imputer.fit_benchmark(replace(small_benchmark, frame=frame, protocol=protocol))
+            told.append(imputer.impute_frame(elsewhere))
+        return told
+
+    np.testing.assert_array_equal(*answers("out-of-sample"))
+    # In sample they are fitted on. Interpolation fits nothing but means, which hardly any hole here needs.
+    assert make().name == "linear" or not np.array_equal(*answers("in-sample"))
 
 
 def test_what_is_visible_does_influence_the_answer(make: Make, small_benchmark: Benchmark) -> None:

@@ -1,6 +1,6 @@
 """The published imputation benchmarks, drawn, split and scaled exactly as in the literature and checked by hash."""
 
-from casper.datasets._benchmarks import NAMES, Benchmark, load
+from casper.datasets._benchmarks import NAMES, Benchmark, Protocol, load
 from casper.datasets._checks import Check, verify
 from casper.datasets._dream3 import DREAM3_NAMES, GeneNetwork, load_dream3
 from casper.datasets._files import at_hand, data_folder
@@ -11,6 +11,7 @@ __all__ = [
     "Benchmark",
     "Check",
     "GeneNetwork",
+    "Protocol",
     "at_hand",
     "data_folder",
     "load",

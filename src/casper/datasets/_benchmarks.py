@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -31,6 +32,11 @@ POINT = (0.0, 0.25)
 BLOCK = (0.0015, 0.05)
 
 
+Protocol = Literal["in-sample", "out-of-sample"]
+"""What a method is fitted on. in-sample: on everything but the scored cells of the test steps (GRIN's convention).
+out-of-sample: on no reading of the test steps at all."""
+
+
 @dataclass(frozen=True, eq=False)
 class Benchmark:
     """A published data set with its scored cells, its directed graph and the first steps of its windows."""
@@ -46,6 +52,8 @@ class Benchmark:
     test_starts: NDArray[np.int64]
     gap_source_steps: NDArray[np.bool_]
     """(T,) steps whose gap patterns may be copied as training masks without learning those of the test."""
+    protocol: Protocol | None = None
+    """None: the one that is usual for a method."""
 
     @property
     def values(self) -> NDArray[np.float64]:
@@ -83,7 +91,9 @@ class Benchmark:
         return window_counts(starts, self.window, len(self.values)) > 0
 
 
-def load(name: str, *, data_dir: str | Path | None = None, trust: bool = False) -> Benchmark:
+def load(
+    name: str, *, data_dir: str | Path | None = None, trust: bool = False, protocol: Protocol | None = None
+) -> Benchmark:
     """One of the benchmarks in NAMES, from the files in `data_dir` (or in the folder that CASPER_DATA names).
 
     Files whose bytes are not the published ones are refused unless `trust` is set; HDF5 files can run code when they
@@ -91,7 +101,10 @@ def load(name: str, *, data_dir: str | Path | None = None, trust: bool = False) 
     """
     if name not in NAMES:
         raise InputError(f"there is no benchmark {name!r}: choose one of {', '.join(NAMES)}")
-    folder = files.data_folder(data_dir)
+    return replace(_load(name, files.data_folder(data_dir), trust=trust), protocol=protocol)
+
+
+def _load(name: str, folder: Path, *, trust: bool) -> Benchmark:
     if name == "aqi36":
         return _aqi36(folder, trust=trust)
     if name == "aqi":
