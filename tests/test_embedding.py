@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from casper.embedding import Level, guess_from_time
+from casper.embedding import Level, Positions, guess_from_time
 
 
 def test_a_guess_is_a_line_through_the_nearest_visible_steps_and_tells_how_near_they_are() -> None:
@@ -36,3 +36,23 @@ def test_the_level_of_a_window_is_that_of_its_visible_cells() -> None:
 def test_a_calm_window_is_not_blown_up() -> None:
     level = Level.of(torch.full((1, 2, 3), 5.0), torch.ones(1, 2, 3, dtype=torch.bool))
     torch.testing.assert_close(level.deviation, torch.full((1, 1, 1), 0.1))
+
+
+def test_every_sensor_mixes_its_own_course_of_the_day_from_a_few() -> None:
+    torch.manual_seed(0)
+    positions = Positions(4, sensors=5, clock=2, window=3, courses=2).double()
+    assert positions.mixture is not None
+    assert positions.courses is not None
+    clock = torch.randn(6, 3, 2, dtype=torch.float64)
+    before = positions(clock, None)
+    with torch.no_grad():
+        positions.courses.normal_()
+    after = positions(clock, None)
+    for sensor in range(5):
+        own = sum(
+            positions.mixture[sensor, course] * (clock @ positions.courses[:, 4 * course : 4 * course + 4])
+            for course in range(2)
+        )
+        torch.testing.assert_close(after[:, sensor] - before[:, sensor], own)
+    some = torch.tensor([3, 1])
+    torch.testing.assert_close(positions(clock, some), after[:, some])

@@ -123,6 +123,11 @@ def test_periods_are_those_the_step_can_show_and_the_length_can_teach(
     assert choose_periods(pd.Timedelta(step), steps) == expected
 
 
+def test_more_waves_of_the_day_are_told_where_the_step_can_show_them() -> None:
+    assert choose_periods(pd.Timedelta("5min"), 10_000, harmonics=3) == (12.0, 8.0, 24.0, 168.0)
+    assert choose_periods(pd.Timedelta("3h"), 10_000, harmonics=3)[:2] == (12.0, 24.0), "8 hours need shorter steps"
+
+
 def test_clock_features_are_sine_and_cosine_within_each_period() -> None:
     times = pd.date_range("2024-01-01", periods=24 * 14, freq="1h")  # a Monday
     features = clock_features(times, (24.0, 168.0))

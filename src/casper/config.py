@@ -76,9 +76,13 @@ class NetworkConfig(Configuration):
     """Steps the model sees at a time (T)."""
     scaling: Scaling = "global"
     """One mean and deviation for the whole table, or one for each sensor."""
+    harmonics: int = 1
+    """Waves of the clock: 1 tells only the time within the day, week and year; more add halves, thirds, ... of the day,
+    for whatever rises and falls more than once in it."""
 
     def __post_init__(self) -> None:
         require(self.window >= 2, f"window must be at least 2 steps, not {self.window}")
+        require(self.harmonics >= 1, f"harmonics must be at least 1, not {self.harmonics}")
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,8 @@ class ModelConfig(NetworkConfig):
     """Heads of the attention to the prompts."""
     guess: bool = False
     """Begin with a line through the sensor's own nearest visible steps, and learn what to add (not in the paper)."""
+    own_clock: int = 0
+    """Every sensor has a daily and weekly course of its own, mixed from so many learned ones (not in the paper)."""
     window_level: bool = False
     """Take values relative to the mean and deviation of the window's visible cells (not in the paper)."""
 
@@ -149,6 +155,7 @@ class ModelConfig(NetworkConfig):
             self.neighbours is None or self.neighbours >= 1,
             f"neighbours must be at least 1 or None, not {self.neighbours}",
         )
+        require(self.own_clock >= 0, f"own_clock must not be negative, not {self.own_clock}")
         require(self.gate_sharpness >= 1, f"gate_sharpness must be at least 1, not {self.gate_sharpness}")
         require(self.prompts >= 1, f"prompts must be at least 1, not {self.prompts}")
 

@@ -80,21 +80,33 @@ class CellProjection(nn.Module):
 
 
 class Positions(nn.Module):
-    """Which sensor, what time of day and week, which step of the window: (N, D), (B, T, F), (T, D) -> (B, N, T, D)."""
+    """Which sensor, what time of day and week, which step of the window: (N, D), (B, T, F), (T, D) -> (B, N, T, D).
+
+    courses: so many maps of the clock, of which every sensor mixes its own: what an hour means differs among sensors.
+    """
 
     steps: Tensor
 
-    def __init__(self, width: int, *, sensors: int, clock: int, window: int) -> None:
+    def __init__(self, width: int, *, sensors: int, clock: int, window: int, courses: int = 0) -> None:
         super().__init__()
         self.sensor = nn.Parameter(torch.randn(sensors, width) * 0.02)
         self.clock = nn.Linear(clock, width)
         self.register_buffer("steps", sinusoids(window, width), persistent=False)
         self.step = nn.Linear(width, width, bias=False)
+        self.mixture = self.courses = None
+        if courses:
+            self.mixture = nn.Parameter(torch.randn(sensors, courses) / math.sqrt(courses))
+            self.courses = nn.Parameter(torch.zeros(clock, courses * width))
 
     def forward(self, clock: Tensor, sensors: Tensor | None) -> Tensor:
         sensor = self.sensor if sensors is None else self.sensor[sensors]
         along_time = self.clock(clock) + self.step(self.steps[: clock.shape[1]])  # (B, T, D)
-        return sensor[None, :, None] + along_time[:, None]
+        everywhere = sensor[None, :, None] + along_time[:, None]  # (B, N, T, D)
+        if self.mixture is None or self.courses is None:
+            return everywhere
+        mixture = self.mixture if sensors is None else self.mixture[sensors]
+        courses = (clock @ self.courses).unflatten(-1, (mixture.shape[1], -1))  # (B, T, courses, D)
+        return everywhere + torch.einsum("nc,btcd->bntd", mixture, courses)
 
 
 def sinusoids(length: int, width: int) -> Tensor:

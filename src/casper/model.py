@@ -113,7 +113,9 @@ class CasperNetwork(WindowNetwork):
             self.register_buffer(f"edges_{name}", list_of_edges, persistent=False)
         self.project = CellProjection(config)
         self.level = nn.Linear(2, config.width) if config.window_level else None
-        self.positions = Positions(config.width, sensors=sensors, clock=clock, window=config.window)
+        self.positions = Positions(
+            config.width, sensors=sensors, clock=clock, window=config.window, courses=config.own_clock
+        )
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
         if config.decoder == "mlp":
             self.decoder = nn.Sequential(nn.Linear(config.width, config.width), nn.ReLU(), nn.Linear(config.width, 1))

@@ -178,7 +178,7 @@ class NeuralImputer(Imputer, Generic[ConfigT, NetworkT]):
     ) -> TrainingData:
         """scored: (T, N), hidden from training and watched; scaled_on: (T, N), what the scaler may read."""
         scaler = Scaler.fit(frame.values, frame.observed & scaled_on, self.config.scaling, graph)
-        periods = choose_periods(frame.step, len(frame.times))
+        periods = choose_periods(frame.step, len(frame.times), harmonics=self.config.harmonics)
         scaled = np.where(frame.observed, scaler.scale(frame.values), 0.0)
         visible = frame.observed & ~scored
         cpu = torch.device("cpu")

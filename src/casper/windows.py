@@ -73,11 +73,15 @@ def _safe(deviation: NDArray[np.float64] | np.float64) -> NDArray[np.float64]:
     return np.where(deviation > 0, deviation, 1.0)
 
 
-def choose_periods(step: pd.Timedelta, steps: int) -> tuple[float, ...]:
-    """The cycles, in hours, that the table's step can show and its length can teach: day, week, year."""
+def choose_periods(step: pd.Timedelta, steps: int, *, harmonics: int = 1) -> tuple[float, ...]:
+    """The cycles, in hours, that the table's step can show and its length can teach: day, week, year.
+
+    harmonics: so many waves of the day, the others being its half, third, ...
+    """
     hours = step / _HOUR
     span = hours * steps
-    periods = [period for period in (_DAY, _WEEK, _YEAR) if hours <= period / 3 and span >= 1.5 * period]
+    waves = (*(_DAY / number for number in range(2, harmonics + 1)), _DAY, _WEEK, _YEAR)
+    periods = [period for period in waves if hours <= period / 3 and span >= 1.5 * period]
     return tuple(periods) or (_DAY,)
 
 
