@@ -32,7 +32,9 @@ def test_missing_keys_take_their_defaults() -> None:
 
 
 def test_unknown_keys_are_named() -> None:
-    with pytest.raises(InputError, match=r"ModelConfig has no setting 'widht'; known settings: window, scaling, harmonics, width"):
+    with pytest.raises(
+        InputError, match=r"ModelConfig has no setting 'widht'; known settings: window, scaling, harmonics, width"
+    ):
         ModelConfig.from_dict({"widht": 3})
 
 

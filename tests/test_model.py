@@ -74,7 +74,7 @@ def test_the_cell_projection_is_mlp_of_x_times_m_plus_m_times_one_minus_m() -> N
 @pytest.mark.parametrize("gate", ["gumbel", "none"])
 def test_the_message_of_one_head_is_exactly_the_mlp_of_query_and_key(gate: str) -> None:
     config = SMALL.replace(heads=1, width=4, gate=gate)
-    layer: CausalAttention = randomised(CausalAttention(config))
+    layer: CausalAttention = randomised(CausalAttention(config, sensors=SENSORS))
     h = double(1, SENSORS, 3, 4)
     ours, rho_mean = layer(h, Neighbourhood(INDEX, PRESENT), Noise.silent(), temperature=1.0)
 
@@ -112,7 +112,7 @@ def test_the_message_of_one_head_is_exactly_the_mlp_of_query_and_key(gate: str) 
 
 
 def test_every_head_divides_its_scores_by_the_root_of_its_own_width() -> None:
-    layer: CausalAttention = randomised(CausalAttention(SMALL.replace(gate="none")))
+    layer: CausalAttention = randomised(CausalAttention(SMALL.replace(gate="none"), sensors=SENSORS))
     h = double(1, SENSORS, 3, 8)
     seen = layer.look(h, Neighbourhood(INDEX, PRESENT), Noise.silent(), temperature=1.0)
     context = literal.context_of(0, 1, INDEX, PRESENT, 3, constrained=False)
@@ -123,8 +123,28 @@ def test_every_head_divides_its_scores_by_the_root_of_its_own_width() -> None:
         torch.testing.assert_close(seen.attention[0, 0, head, 1].flatten(), scores.exp() / scores.exp().sum())
 
 
+def test_own_queries_and_keys_add_to_the_scores_whatever_the_values_are() -> None:
+    config = SMALL.replace(own_keys=True, gate="none")
+    layer: CausalAttention = randomised(CausalAttention(config, sensors=SENSORS))
+    assert layer.own is not None
+    h, neighbourhood = double(1, SENSORS, 3, 8), Neighbourhood(INDEX, PRESENT)
+    with torch.no_grad():
+        for map_ in (layer.query, layer.key):
+            map_.weight.zero_()
+        layer.query.bias.zero_()
+    seen = layer.look(h, neighbourhood, Noise.silent())
+    own_query, own_key = layer.own.unflatten(-1, (2, 4))  # two heads of four channels
+    scores = torch.einsum("hc,khc->hk", own_query[0], own_key[INDEX[0]]) / math.sqrt(4)
+    wanted = torch.softmax(scores.repeat_interleave(3, dim=1), dim=1).unflatten(1, (2, 3))
+    torch.testing.assert_close(seen.attention[0, 0, :, 1], wanted)
+    some = torch.tensor([0, 2, 1])
+    part = layer(h[:, some], neighbourhood.within(some), Noise.silent(), temperature=1.0, sensors=some)[0]
+    whole = layer(h, neighbourhood, Noise.silent(), temperature=1.0)[0]
+    torch.testing.assert_close(part[:, 0], whole[:, 0], msg="its neighbours 1 and 2 are in the part")
+
+
 def test_training_gates_are_the_gumbel_gates_of_the_noise_and_temperature() -> None:
-    layer: CausalAttention = randomised(CausalAttention(SMALL))
+    layer: CausalAttention = randomised(CausalAttention(SMALL, sensors=SENSORS))
     h = double(2, SENSORS, 3, 8)
     neighbourhood = Neighbourhood(INDEX, PRESENT)
     seen = layer.look(h, neighbourhood, noise(), temperature=0.3)
@@ -145,7 +165,7 @@ def test_training_gates_are_the_gumbel_gates_of_the_noise_and_temperature() -> N
 def test_hard_gates_are_used_where_the_configuration_asks_for_them(
     settings: dict[str, bool], training: bool, levels: int
 ) -> None:
-    layer: CausalAttention = randomised(CausalAttention(SMALL.replace(**settings)))
+    layer: CausalAttention = randomised(CausalAttention(SMALL.replace(**settings), sensors=SENSORS))
     h = double(2, SENSORS, 3, 8)
     seen = layer.look(h, Neighbourhood(INDEX, PRESENT), noise() if training else Noise.silent(), temperature=1.0)
     assert (len(seen.beta.unique()) == 2) == (levels == 2)
@@ -157,7 +177,7 @@ def test_the_null_slot_lets_closed_gates_take_weight_away() -> None:
     h = double(2, SENSORS, 3, 8)
     totals: list[Tensor] = []
     for null_slot in (True, False):
-        layer: CausalAttention = randomised(CausalAttention(SMALL.replace(gate_null_slot=null_slot)))
+        layer: CausalAttention = randomised(CausalAttention(SMALL.replace(gate_null_slot=null_slot), sensors=SENSORS))
         seen = layer.look(h, Neighbourhood(INDEX, PRESENT), Noise.silent(), temperature=1.0)
         totals.append(seen.weight.sum(dim=(-1, -2))[:, :3])
     assert (totals[0] < 1).all()
@@ -186,7 +206,7 @@ def test_the_temporal_layer_is_an_ordinary_transformer_encoder_layer() -> None:
 
 @pytest.mark.parametrize("skip", [True, False])
 def test_an_encoder_layer_injects_the_input_again_then_adds_and_normalises(skip: bool) -> None:
-    layer: EncoderLayer = randomised(EncoderLayer(SMALL.replace(skip=skip)))
+    layer: EncoderLayer = randomised(EncoderLayer(SMALL.replace(skip=skip), sensors=SENSORS))
     values, visible, _ = window(steps=3)
     h, neighbourhood = double(2, SENSORS, 3, 8), Neighbourhood(INDEX, PRESENT)
     alone = Neighbourhood.alone(SENSORS, h.device)
@@ -346,7 +366,9 @@ def test_shorter_windows_than_the_configured_one_work(settings: dict[str, Any]) 
 
 
 def test_the_relative_bias_depends_on_the_lag_alone_whatever_the_length() -> None:
-    layer: CausalAttention = randomised(CausalAttention(SMALL.replace(relative_time=True, heads=1, gate="none")))
+    layer: CausalAttention = randomised(
+        CausalAttention(SMALL.replace(relative_time=True, heads=1, gate="none"), sensors=SENSORS)
+    )
     assert layer.relative is not None
     with torch.no_grad():
         layer.query.weight.zero_()

@@ -108,6 +108,9 @@ class ModelConfig(NetworkConfig):
     """"pair": MLP([query; key]) as in the paper; "key": from the key alone, which makes it ordinary attention."""
     relative_time: bool = False
     """A learned bias per head and lag in the attention scores (not in the paper)."""
+    own_keys: bool = False
+    """Every sensor has a query and a key of its own in the causal attention, besides those made from its embedding:
+    which sensors matter to which is then learned sooner (not in the paper)."""
     constrained: bool = False
     """True: only keys with t' <= t (ablation "constrained causality")."""
     gate: Gate = "gumbel"

@@ -61,7 +61,7 @@ class CausalAttention(nn.Module):
 
     sharpness: Tensor
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, *, sensors: int) -> None:
         super().__init__()
         width, self.config = config.width, config
         self.query, self.key = nn.Linear(width, width), nn.Linear(width, width, bias=False)
@@ -75,6 +75,8 @@ class CausalAttention(nn.Module):
             if config.gate_sharpness > 1:
                 self.register_buffer("sharpness", torch.ones(()))
         self.relative = nn.Parameter(torch.zeros(config.heads, 2 * config.window - 1)) if config.relative_time else None
+        # Of the query and the key of every sensor: products of the size of 1, to begin with.
+        self.own = nn.Parameter(torch.randn(2, sensors, width)) if config.own_keys else None
 
     def forward(
         self,
@@ -83,9 +85,11 @@ class CausalAttention(nn.Module):
         noise: Noise,
         *,
         temperature: float | Tensor,
+        sensors: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
+        """sensors: the numbers of those that h is of, if they are not all."""
         attended = causal_attention(
-            *self._project(h),
+            *self._project(h, sensors),
             neighbourhood,
             gate=self._gate_rule(noise, temperature),
             relative_bias=self._relative_bias(h.shape[2]),
@@ -151,7 +155,7 @@ class CausalAttention(nn.Module):
         exists = neighbourhood.pairs(h.shape[2], constrained=self.config.constrained)
         return mean_over_pairs((logit.abs() > math.log(9.0)).to(h.dtype), exists)
 
-    def _project(self, h: Tensor) -> Projected:
+    def _project(self, h: Tensor, sensors: Tensor | None = None) -> Projected:
         """All of it by one matrix product.
 
         The gate's two maps are linear both, so they are joined; the query is divided by sqrt(C) by its weights.
@@ -179,6 +183,10 @@ class CausalAttention(nn.Module):
         vectors = [part.unflatten(-1, (heads, -1)) for part in parts[: 3 + (self.message_query is not None)]]
         query, key, message_key = vectors[0], vectors[1], vectors[-1]
         message_query = vectors[2] if self.message_query is not None else None
+        if self.own is not None:
+            own = self.own if sensors is None else self.own[:, sensors]
+            own_query, own_key = own.unflatten(-1, (heads, -1))[:, None, :, None]  # (1, N, 1, H, C) each
+            query, key = query + own_query * scale, key + own_key
         if self.config.gate == "none":
             return Projected(query, key, message_query, message_key, None, None)
         return Projected(query, key, message_query, message_key, parts[-3].squeeze(-1), parts[-2].squeeze(-1))
@@ -201,11 +209,11 @@ class CausalAttention(nn.Module):
 class EncoderLayer(nn.Module):
     """H^(l) = LayerNorm(H_in + SCA(H_in)),  H_in = Transformer(H^(l-1) + skip projection of the input)."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, *, sensors: int) -> None:
         super().__init__()
         self.skip = CellProjection(config) if config.skip else None
         self.transformer = TemporalTransformer(config)
-        self.attention = CausalAttention(config)
+        self.attention = CausalAttention(config, sensors=sensors)
         self.norm = nn.LayerNorm(config.width)
         self.dropout = config.dropout
 
@@ -218,10 +226,11 @@ class EncoderLayer(nn.Module):
         noise: Noise,
         *,
         temperature: float | Tensor,
+        sensors: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """alone: the neighbourhood in which every sensor sees only itself."""
+        """alone: the neighbourhood in which every sensor sees only itself. sensors: their numbers, if not all."""
         h_in = self.before_attention(h, cells, alone, noise)
-        h_out, rho_mean = self.attention(h_in, neighbourhood, noise, temperature=temperature)
+        h_out, rho_mean = self.attention(h_in, neighbourhood, noise, temperature=temperature, sensors=sensors)
         return self.norm(h_in + noise.dropout(h_out, self.dropout)), rho_mean
 
     def before_attention(self, h: Tensor, cells: Cells, alone: Neighbourhood, noise: Noise) -> Tensor:

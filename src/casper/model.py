@@ -85,13 +85,15 @@ class PromptDecoder(nn.Module):
 
 
 class _Start(NamedTuple):
-    """What the encoder begins with. level: the window's, if values were taken relative to it."""
+    """What the encoder begins with. level: the window's, if values were taken relative to it. sensors: their numbers,
+    if they are not all."""
 
     h: Tensor
     cells: Cells
     neighbourhood: Neighbourhood
     alone: Neighbourhood
     level: Level | None
+    sensors: Tensor | None
 
 
 class CasperNetwork(WindowNetwork):
@@ -116,7 +118,7 @@ class CasperNetwork(WindowNetwork):
         self.positions = Positions(
             config.width, sensors=sensors, clock=clock, window=config.window, courses=config.own_clock
         )
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(EncoderLayer(config, sensors=sensors) for _ in range(config.layers))
         if config.decoder == "mlp":
             self.decoder = nn.Sequential(nn.Linear(config.width, config.width), nn.ReLU(), nn.Linear(config.width, 1))
         else:
@@ -224,7 +226,7 @@ class CasperNetwork(WindowNetwork):
         self, values: Tensor, visible: Tensor, clock: Tensor
     ) -> Iterator[tuple[CausalAttention, Tensor, Neighbourhood]]:
         """The causal attention of every layer in turn, and what it is given."""
-        h, cells, neighbourhood, alone, _ = self._begin(values, visible, clock)
+        h, cells, neighbourhood, alone, _, _ = self._begin(values, visible, clock)
         for layer in self.layers:
             assert isinstance(layer, EncoderLayer)
             yield layer.attention, layer.before_attention(h, cells, alone, Noise.silent()), neighbourhood
@@ -242,13 +244,13 @@ class CasperNetwork(WindowNetwork):
         h = self.project(cells) + self.positions(clock, sensors)
         if self.level is not None and level is not None:
             h = h + self.level(torch.stack((level.mean, level.deviation.log()), dim=-1))
-        return _Start(h, cells, neighbourhood, alone, level)
+        return _Start(h, cells, neighbourhood, alone, level, sensors)
 
     def _encode(self, start: _Start, noise: Noise, *, temperature: float | Tensor = 1.0) -> tuple[Tensor, list[Tensor]]:
-        h, cells, neighbourhood, alone, _ = start
+        h, cells, neighbourhood, alone, _, sensors = start
         rho_means: list[Tensor] = []
         for layer in self.layers:
-            h, rho_mean = layer(h, cells, neighbourhood, alone, noise, temperature=temperature)
+            h, rho_mean = layer(h, cells, neighbourhood, alone, noise, temperature=temperature, sensors=sensors)
             rho_means.append(rho_mean)
         return h, rho_means
 

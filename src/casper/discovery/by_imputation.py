@@ -65,6 +65,8 @@ class CasperDiscoveryConfig(Configuration):
     heads: int = 4
     prompts: int = 64
     dropout: float = 0.0
+    own_keys: bool = True
+    """Every variable has a query and a key of its own, see `ModelConfig`."""
     sparsity: float = 1e-3
     """lambda, the weight of the mean gate probability in the loss."""
     epochs: int = 20
@@ -142,6 +144,7 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
             dropout=config.dropout,
             constrained=config.constrained,
             relative_time=True,
+            own_keys=config.own_keys,
         )
         training = TrainingConfig(
             epochs=config.epochs,
