@@ -9,16 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from casper.causal import CausalGraph
+    from casper.discovery import discover
     from casper.errors import InputError
     from casper.imputer import Casper
     from casper.methods import make_imputer
 
 __version__ = "0.1.0"
-__all__ = ["Casper", "InputError", "__version__", "make_imputer"]
+__all__ = ["Casper", "CausalGraph", "InputError", "__version__", "discover", "make_imputer"]
 
 # Imported when first used: `import casper` stays instant although PyTorch is not.
 _HOMES = {
     "Casper": "casper.imputer",
+    "CausalGraph": "casper.causal",
+    "discover": "casper.discovery",
     "InputError": "casper.errors",
     "make_imputer": "casper.methods",
 }
