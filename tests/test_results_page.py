@@ -248,3 +248,16 @@ def test_other_methods_stand_below_ours_with_size_and_time_beside_the_published_
     assert [line.split("|")[1].strip() for line in lines[1:]] == [
         "**CASPER, preset paper**", "**CASPER, preset best**", "saits", "grin"
     ]  # fmt: skip
+
+
+def test_the_recipe_is_judged_by_validation_errors_best_first(tmp_path: Path) -> None:
+    for number, (label, error) in enumerate({"preset best": 8.8, "width 32": 9.3, "own queries": 8.7}.items()):
+        put_run(tmp_path, "recipe", label, number=number, validation_mae=error, mae=77.0)
+    text = section(page_text(read_results(tmp_path)), "What helps and what does not")
+    lines = [line for line in text.splitlines() if line.startswith("| ")][1:]
+    assert lines == [
+        "| own queries | 8.700 | -0.100 |",
+        "| preset best | 8.800 |  |",
+        "| width 32 | 9.300 | +0.500 |",
+    ]
+    assert "77" not in text, "test errors choose nothing"

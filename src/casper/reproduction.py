@@ -137,6 +137,41 @@ TABLES["baselines"] = TableOfRuns(
 )
 
 
+_RECIPE: dict[str, dict[str, Any]] = {
+    "preset best": {},
+    "the paper's learning rate": {"learning_rate": 8e-4},
+    "learning rate 0.003": {"learning_rate": 3e-3},
+    "batches of 32": {"batch_size": 32},
+    "width 32": {"width": 32},
+    "width 96": {"width": 96},
+    "another layer": {"layers": 3},
+    "messages from the key alone": {"message": "key"},
+    "the sensor itself as a neighbour": {"include_self": True},
+    "no bias of the lag": {"relative_time": False},
+    "own queries and keys": {"own_keys": True},
+    "own course of the day": {"own_clock": 8, "harmonics": 4},
+    "no level of the window": {"window_level": False},
+    "level of the window": {"window_level": True},
+    "a mean for each sensor": {"scaling": "sensor"},
+    "no dropout": {"dropout": 0.0},
+    "more dropout": {"dropout": 0.2},
+    "no weight averaging": {"weight_averaging": 0.0},
+    "no copied gaps": {"copied_gaps": 0.0},
+    "blocks among the gaps": {"block_gaps": 0.2},
+    "a quarter hidden": {"hidden_shares": [0.25], "copied_gaps": 0.0},
+    "fewer cells hidden": {"hidden_shares": [0.1, 0.3, 0.5]},
+    "only visible cells": {"train_on_hidden": False},
+    "steep gates, null slot": {"gate_sharpness": 16.0, "gate_null_slot": True},
+    "no gates": {"gate": "none"},
+}
+TABLES["recipe"] = TableOfRuns(
+    "what helps and what does not, judged by the validation error of short trainings",
+    tuple(Row(label, settings, preset="best") for label, settings in _RECIPE.items()),
+    {**dict.fromkeys(_AQI36, 1), **dict.fromkeys(_METR_LA, 1)},
+    {"epochs": 20, "batches_per_epoch": 300, "patience": 20, "compiled": False},
+)
+
+
 def runs_of(
     table: str, *, datasets: Sequence[str] = (), rows: Sequence[str] = (), seeds: Sequence[int] = ()
 ) -> list[Run]:

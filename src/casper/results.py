@@ -79,6 +79,7 @@ class TrainedRun(Evaluation):
     protocol: str | None = None
     parameters: int | None = None
     seconds_per_window: float | None = None
+    validation_mae: float | None = None
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ class Results:
 
     def tables(self) -> list[str]:
         """Names of the tables that have runs, the paper's order first."""
-        known = ("main", "baselines", "ablation", "sparsity", "prompts", "gates")
+        known = ("main", "baselines", "ablation", "sparsity", "prompts", "gates", "recipe")
         names = {run.table for run in self.runs}
         return [name for name in known if name in names] + sorted(names.difference(known))
 
@@ -220,6 +221,7 @@ def _run(path: Path, record: Mapping[str, Any]) -> TrainedRun:
         protocol=record.get("protocol"),
         parameters=record.get("parameters"),
         seconds_per_window=_per_window(record),
+        validation_mae=record.get("validation_mae"),
     )
 
 

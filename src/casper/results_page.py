@@ -71,6 +71,7 @@ def page_text(results: Results, *, pictures: Collection[str] = ()) -> str:
         _ablation,
         _sensitivity,
         _gates,
+        _recipe,
         _learning_curves,
         _trials,
         _origins,
@@ -253,6 +254,34 @@ def _gates(results: Results, pictures: Collection[str]) -> str:
         table(("data set", "row", "gates at inference", "decided, by layer", "MAE", "MSE", "seeds"), rows),
     )
     return "\n\n".join(filter(None, parts))
+
+
+def _recipe(results: Results, _pictures: Collection[str]) -> str:
+    """Validation errors alone: test errors choose nothing."""
+    groups = results.groups("recipe")
+    if not groups:
+        return ""
+    steps = sorted({count for group in groups for count in group.steps})
+    parts = [
+        "## What helps and what does not",
+        f"Preset `best` with one thing changed, trained for {_steps(steps)} steps; the validation error, on which "
+        "choices are made, and its difference from the preset's. Seeds differ by a few hundredths at least, so small "
+        "differences mean nothing.",
+    ]
+    for dataset in dict.fromkeys(group.dataset for group in groups):
+        here = {group.row: _validation(group) for group in groups if group.dataset == dataset}
+        base = here.get("preset best")
+        rows = [
+            (row, f"{error:.3f}", "" if base is None or row == "preset best" else f"{error - base:+.3f}")
+            for row, error in sorted(here.items(), key=lambda one: one[1])
+        ]
+        parts += [f"**{title_of(dataset)}**", table(("changed", "validation MAE", "difference"), rows)]
+    return "\n\n".join(parts)
+
+
+def _validation(group: Group) -> float:
+    told = [run.validation_mae for run in group.runs if run.validation_mae is not None]
+    return sum(told) / len(told) if told else float("nan")
 
 
 def _learning_curves(_results: Results, pictures: Collection[str]) -> str:
