@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from casper.discovery.trials import FOLDER
 from casper.errors import InputError
 from casper.markdown import image, table
 from casper.published import DREAM3_AUROC
+
+FOLDER = "causal"
+"""Where these files lie, in the folder of results."""
 
 _NEEDED = ("table", "row", "number", "dataset", "method", "scores", "seconds", "command", "commit", "device", "seed")
 _CONVENTIONS = {

@@ -20,9 +20,7 @@ from casper.causal import CausalGraph
 from casper.discovery import discover
 from casper.discovery.systems import SYSTEMS, KnownSystem, with_holes
 from casper.errors import InputError
-
-FOLDER = "causal"
-"""Where the result files of these tables lie, in the folder of results."""
+from casper.trial_results import FOLDER
 
 _PAPER = {"task": "imputation", "measure": "rho", "pool": "max", "constrained": False, "layers": 2, "prompts": 1000}
 _MISSING = {"complete": (0.0, False)} | {
