@@ -43,6 +43,7 @@ def test_a_graph_is_cut_by_weight_stability_target_and_time() -> None:
     assert -2 not in whole.constrained().edges["lag"].tolist()
     assert len(whole.constrained()) == 4
     assert whole.without_self().edges["weight"].tolist() == [0.5, 0.4, 0.2, 0.1]
+    assert whole.pairs().edges["weight"].tolist() == [0.5, 0.4, 0.2], "one lag for each pair of two"
     assert len(whole) == 5, "the graph itself stays as it was"
 
 
@@ -97,8 +98,12 @@ def test_self_pairs_are_left_out_or_count_as_negatives() -> None:
     assert negatives["auroc"] == pytest.approx(7 / 8), "the strong self-pair of c stands above the true edge"
 
 
-def test_a_truth_may_be_a_graph_and_must_fit() -> None:
+def test_a_truth_may_be_a_graph_or_a_table_and_must_fit() -> None:
     assert graph().compare(graph())["auroc"] == 1.0
+    names = ["c", "b", "a"]
+    assert graph().compare(graph().matrix().loc[names, names])["auroc"] == 1.0, "names count, not places"
+    with pytest.raises(InputError, match="same names in the same order"):
+        CausalGraph.from_matrix(graph().matrix()[names])
     with pytest.raises(InputError, match="different sensors"):
         graph().compare(CausalGraph.from_matrix(np.eye(3), ["a", "b", "x"]))
     with pytest.raises(InputError, match="shape"):
@@ -149,6 +154,7 @@ def test_refits_are_joined_and_stability_is_how_often_an_edge_stands() -> None:
         (lambda edges: edges.drop(columns="weight"), "column 'weight'"),
         (lambda edges: edges.assign(source="z"), "which are not among the 3 sensors"),
         (lambda edges: edges.assign(weight=np.nan), "weight that is a number"),
+        (lambda edges: edges.assign(weight=-1.0), "not negative"),
         (lambda edges: pd.concat([edges, edges]), "listed twice"),
     ],
 )

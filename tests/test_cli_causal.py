@@ -42,7 +42,8 @@ def test_a_models_graph_is_written_and_its_strongest_edges_shown(command: Comman
     assert graph.origin["windows"] == 3
     assert "strongest edges" in told.out
     assert f"Wrote {len(graph):,} edges between 6 sensors to graph.json" in told.out
-    succeeds(command(*arguments, "-o", "all.parquet", "--top", "0", "--measure", "rho"))
+    assert (graph.edges["source"] != graph.edges["target"]).all()
+    succeeds(command(*arguments, "-o", "all.parquet", "--top", "0", "--measure", "rho", "--with-self"))
     assert len(pd.read_parquet("all.parquet")) > len(graph)
 
 
@@ -57,6 +58,7 @@ def test_a_graph_can_be_drawn_on_a_map(command: Command, tiny_folder: Path) -> N
 def test_graphs_are_not_written_over_or_in_unknown_forms(command: Command, tiny_folder: Path) -> None:
     arguments = ("graph", "readings.csv", "--model", str(tiny_folder), "-o")
     assert "a graph is written as .json" in fails(command(*arguments, "graph.xlsx"))
+    assert "pictures are written as" in fails(command(*arguments, "graph.json", "--picture", "map.bmp"))
     Path("graph.json").write_text("mine")
     assert "--force" in fails(command(*arguments, "graph.json"))
     assert Path("graph.json").read_text() == "mine"

@@ -113,3 +113,17 @@ def test_influence_is_another_measure(fitted: Casper, six_sensors: Simulation) -
 def test_hidden_cells_are_the_same_for_the_same_seed(fitted: Casper, six_sensors: Simulation) -> None:
     first, second = (fitted.causal_graph(six_sensors.table, windows=4) for _ in range(2))
     pd.testing.assert_frame_equal(first.edges, second.edges)
+
+
+def test_what_cannot_be_measured_is_refused_and_without_gates_nothing_is_stable(six_sensors: Simulation) -> None:
+    options = {"epochs": 1, "batches_per_epoch": 1, "window": 12, "width": 8, "gate": "none"}
+    model = Casper(preset="fast", device="cpu", **options).fit(six_sensors.table, sensors=six_sensors.sensors)
+    assert model.causal_graph(six_sensors.table, windows=1).edges["stability"].isna().all()
+    for wrong, message in (
+        ({"measure": "rho"}, "no gates"),
+        ({"measure": "beauty"}, "measure must be one of weight"),
+        ({"measure": "influence", "layer": 0}, "last layer only"),
+        ({"windows": 0}, "at least one window"),
+    ):
+        with pytest.raises(InputError, match=message):
+            model.causal_graph(six_sensors.table, **wrong)

@@ -68,8 +68,8 @@ class CausalGraph:
         unknown = sorted((set(clean["source"]) | set(clean["target"])) - set(sensors))
         if unknown:
             raise InputError(f"edges name {some(unknown)}, which are not among the {len(sensors)} sensors")
-        if not np.isfinite(clean["weight"]).all():
-            raise InputError("every edge needs a weight that is a number")
+        if not (clean["weight"] >= 0).all() or np.isinf(clean["weight"]).any():
+            raise InputError("every edge needs a weight that is a number and not negative: how strong or sure it is")
         if clean.duplicated(["source", "target", "lag"]).any():
             raise InputError("an edge is listed twice: source, target and lag together must be unique")
         order = clean.sort_values(["weight", "target", "source", "lag"], ascending=[False, True, True, True]).index
@@ -83,12 +83,16 @@ class CausalGraph:
         sensors: Sequence[str] | None = None,
         *,
         by_lag: ArrayLike | None = None,
+        step: pd.Timedelta | None = None,
         origin: Mapping[str, Any] | None = None,
     ) -> Self:
         """matrix: (N, N), rows are sources; 0 is no edge. by_lag: (L, N, N), lags 1 to L, instead of it."""
+        if isinstance(matrix, pd.DataFrame):
+            if list(map(str, matrix.index)) != list(map(str, matrix.columns)):
+                raise InputError("a table of weights needs the same names in the same order in rows and columns")
+            sensors = list(map(str, matrix.index)) if sensors is None else sensors
         if sensors is None:
-            of_table = isinstance(matrix, pd.DataFrame)
-            sensors = list(map(str, matrix.index)) if of_table else _numbers(len(np.asarray(matrix)))
+            sensors = _numbers(len(np.asarray(matrix)))
         names = np.asarray(sensors, dtype=object)
         weights = np.asarray(matrix, dtype=np.float64) if by_lag is None else np.asarray(by_lag, dtype=np.float64)
         if weights.shape[-2:] != (len(names), len(names)):
@@ -97,7 +101,7 @@ class CausalGraph:
         edges = {"source": names[found[-2]], "target": names[found[-1]], "weight": weights[found]}
         if by_lag is not None:
             edges["lag"] = found[0] + 1
-        return cls.build(sensors, pd.DataFrame(edges), origin=origin)
+        return cls.build(sensors, pd.DataFrame(edges), step=step, origin=origin)
 
     @classmethod
     def of_refits(cls, graphs: Sequence[CausalGraph], *, standing: int) -> Self:
@@ -135,6 +139,11 @@ class CausalGraph:
     def constrained(self) -> Self:
         """Only causes that do not come after their effect (lag >= 0, or not told)."""
         return self._kept(self.edges["lag"].isna() | (self.edges["lag"] >= 0).fillna(False))
+
+    def pairs(self) -> Self:
+        """Of every pair of two sensors only the strongest lag."""
+        apart = self.without_self()
+        return apart._kept(~apart.edges.duplicated(["source", "target"]))
 
     def without_self(self) -> Self:
         """Without edges from a sensor to itself."""
@@ -207,9 +216,12 @@ class CausalGraph:
                 self.sensors, truth[["source", "target"]].drop_duplicates().assign(weight=1.0), origin={}
             )
         if isinstance(truth, CausalGraph):
-            if set(truth.sensors) != set(self.sensors):
+            truth = truth.matrix()
+        if isinstance(truth, pd.DataFrame):
+            truth = truth.set_axis(list(map(str, truth.index)), axis=0).set_axis(list(map(str, truth.columns)), axis=1)
+            if set(truth.index) != set(self.sensors) or set(truth.columns) != set(self.sensors):
                 raise InputError("the two graphs have different sensors")
-            truth = truth.matrix().loc[list(self.sensors), list(self.sensors)]
+            truth = truth.loc[list(self.sensors), list(self.sensors)]
         matrix = np.asarray(truth)
         if matrix.shape != (len(self.sensors), len(self.sensors)):
             raise InputError(f"a true network of shape {matrix.shape} does not fit {len(self.sensors)} sensors")

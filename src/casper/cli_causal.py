@@ -58,9 +58,12 @@ def graph(
     measure: Annotated[
         MeasureName, typer.Option(help="What an edge weighs: its share of the messages, or another measure.")
     ] = MeasureName.weight,
-    top: Annotated[int, typer.Option(help="Keep so many edges of every sensor, strongest first; 0: all.")] = 10,
+    top: Annotated[
+        int, typer.Option(min=0, help="Keep so many edges (a source at a lag) of every sensor; 0: all.")
+    ] = 10,
+    with_self: Annotated[bool, typer.Option("--with-self", help="Keep edges of a sensor to itself, too.")] = False,
     past_only: Annotated[bool, typer.Option("--past-only", help="Leave out edges from a sensor's future.")] = False,
-    windows: Annotated[int, typer.Option(help="How many windows of the table are looked at.")] = 256,
+    windows: Annotated[int, typer.Option(min=1, help="How many windows of the table are looked at.")] = 256,
     layer: Layer = None,
     picture: Annotated[
         Path | None, typer.Option(help="Also draw the sensors and arrows (needs --sensors); .png, .svg or .pdf.")
@@ -88,13 +91,13 @@ def graph(
     places = None if sensors is None else read_sensors(sensors)
     read, _ = read_file(table, layout, time_column, id_column, value_column, ignore_column, key)
     found = _casper(model, device, quiet=quiet).causal_graph(read, measure=measure.value, windows=windows, layer=layer)
+    found = found if with_self else found.without_self()
     found = found.constrained() if past_only else found
     found = found.top(top) if top else found
     found.write(out)
     if picture is not None and places is not None:
-        arrows = found.without_self().edges.drop_duplicates(["source", "target"])
         title = f"What each sensor is filled from ({table.name})"
-        pictures.save(pictures.map_picture(places, edges=arrows, title=title), picture)
+        pictures.save(pictures.map_picture(places, found.edges, title=title), picture)
     _tell(found, out)
 
 
@@ -124,13 +127,13 @@ def explain(
     from casper.report.explanation_picture import explanation_picture
 
     if out is not None:
-        if out.suffix not in (*pictures.SUFFIXES, ".csv", ".parquet"):
+        if out.suffix.lower() not in (*pictures.SUFFIXES, ".csv", ".parquet"):
             raise InputError(f"{out}: an explanation is written as {', '.join(pictures.SUFFIXES)}, .csv or .parquet")
         refuse_overwriting(out, force=force)
     read, _ = read_file(table, layout, time_column, id_column, value_column, ignore_column, key)
     explanation = _casper(model, device, quiet=True).explain(read, sensor=sensor, time=time, layer=layer)
     causes = explanation.causes()
-    if out is not None and out.suffix in pictures.SUFFIXES:
+    if out is not None and out.suffix.lower() in pictures.SUFFIXES:
         pictures.save(explanation_picture(explanation), out)
     elif out is not None:
         with atomic(out) as temporary:
@@ -187,9 +190,12 @@ def _check_files(out: Path, picture: Path | None, *, force: bool) -> None:
     """Before any work is done."""
     from casper.causal import GRAPH_SUFFIXES
     from casper.files import refuse_overwriting
+    from casper.report.pictures import SUFFIXES
 
     if out.suffix not in GRAPH_SUFFIXES:
         raise InputError(f"{out}: a graph is written as {', '.join(GRAPH_SUFFIXES)}")
+    if picture is not None and picture.suffix.lower() not in SUFFIXES:
+        raise InputError(f"{picture}: pictures are written as {', '.join(SUFFIXES)}")
     for path in filter(None, (out, picture)):
         refuse_overwriting(path, force=force)
 

@@ -104,6 +104,8 @@ def evaluate(
     if model is None:
         imputer.fit_benchmark(benchmark)
     scores = score(imputer, benchmark)
+    if model is not None:
+        scores["protocol"] = None  # a fitted model does not say
     if out is not None:
         about = imputer.describe() if isinstance(imputer, NeuralImputer) else {}
         origin = provenance(seed=seed if model is None else None, device=device_name(device.value), started=started)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,6 @@ import pandas as pd
 from casper.baselines.knn import NeighbourMeanImputer
 from casper.baselines.linear import LinearImputer
 from casper.baselines.mean import MeanImputer
-from casper.causal import CausalGraph
 from casper.contract import Imputer
 from casper.files import atomic_folder, refuse_replacing_folder
 from casper.imputer import Casper
@@ -78,7 +77,7 @@ def run_demo(out: Path, *, force: bool) -> DemoResult:
         ),
         "found_graph.png": pictures.map_picture(
             made.sensors,
-            _one_lag_each(graph).top(_ARROWS_OF_SENSOR).edges,
+            graph.pairs().top(_ARROWS_OF_SENSOR).edges,
             ridge=made.ridge,
             title="What CASPER fills each sensor from",
         ),
@@ -94,9 +93,3 @@ def run_demo(out: Path, *, force: bool) -> DemoResult:
     share = hidden.mean()
     about = f"{hidden.shape[1]} simulated stations, {hidden.shape[0]:,} hours, {share:.0%} of the readings missing."
     return DemoResult(scores, int(hidden.sum()), files, about, time.perf_counter() - begun)
-
-
-def _one_lag_each(graph: CausalGraph) -> CausalGraph:
-    """Of every pair of two sensors the strongest lag."""
-    apart = graph.without_self()
-    return replace(apart, edges=apart.edges.drop_duplicates(["source", "target"]).reset_index(drop=True))

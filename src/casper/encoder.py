@@ -230,6 +230,17 @@ class EncoderLayer(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """alone: the neighbourhood in which every sensor sees only itself. sensors: their numbers, if not all."""
         h_in = self.before_attention(h, cells, alone, noise)
+        return self.after_attention(h_in, neighbourhood, noise, temperature=temperature, sensors=sensors)
+
+    def after_attention(
+        self,
+        h_in: Tensor,
+        neighbourhood: Neighbourhood,
+        noise: Noise,
+        *,
+        temperature: float | Tensor,
+        sensors: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
         h_out, rho_mean = self.attention(h_in, neighbourhood, noise, temperature=temperature, sensors=sensors)
         return self.norm(h_in + noise.dropout(h_out, self.dropout)), rho_mean
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -122,14 +122,22 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
 
         What counts are the cells it fills: the table's holes, and some more that are hidden from it for this purpose.
         An edge's weight is the mean share of a value's message that comes from that source at that lag (`measure`
-        "weight"; over all sources and lags of a target the shares add up to about one), or another measure of
-        `casper.drawn_on.Measure`. Its stability is the share of windows in which its gates are mostly open. Lags are
-        t - t': negative ones reach into the future. layer: only this one; None: the mean of all.
+        "weight"), or another measure of `casper.drawn_on.Measure`. Its stability is the share of windows in which its
+        gates are mostly open. Lags are t - t': negative ones reach into the future. layer: only this one; None: the
+        mean of all.
         """
         frame = self._options.to_frame(table)
         frame = frame.select(self.column_order(frame))
         self._check_length(frame)
         self._check_layer(layer)
+        if measure not in get_args(Measure):
+            raise InputError(f"measure must be one of {', '.join(get_args(Measure))}, not {measure!r}")
+        if measure == "rho" and self.config.gate == "none":
+            raise InputError("this model has no gates: choose another measure than rho")
+        if measure == "influence" and layer is not None and layer % self.config.layers != self.config.layers - 1:
+            raise InputError("influence is measured in the last layer only: leave the layer out")
+        if windows < 1:
+            raise InputError(f"at least one window must be looked at, not {windows}")
         network, device = self._placed_network()
         steps, index = self.config.window, network.neighbour_index
         starts = spread_starts(len(frame.times), steps, 1)
@@ -149,10 +157,12 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
             "method": self.name,
             "measure": measure,
             "windows": len(starts),
-            "layer": "mean of all" if layer is None else layer,
+            "layer": "last" if measure == "influence" else "mean of all" if layer is None else layer,
             "neighbours": self.graph.origin,
         }
         edges = drawn_on.edges(frame.sensors, index, network.neighbour_present)
+        if self.config.gate == "none":
+            edges = edges.drop(columns="stability")  # nothing is ever shut
         return CausalGraph.build(frame.sensors, edges, step=frame.step, origin=origin)
 
     def _check_layer(self, layer: int | None) -> None:

@@ -12,6 +12,7 @@ Tensors are (B, N, T, D): batch, sensors, steps of a window, channels.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import torch
@@ -200,6 +201,8 @@ class CasperNetwork(WindowNetwork):
         for number, (attention, h, neighbourhood) in enumerate(self._attentions(values, visible, clock)):
             for part in (sensors or (None,)) if number in wanted else ():
                 yield attention.look(h, neighbourhood, Noise.silent(), sensors=part)
+            if number == wanted[-1]:
+                return
 
     def influence(
         self, values: Tensor, visible: Tensor, clock: Tensor, *, sensors: Sequence[Tensor]
@@ -208,7 +211,8 @@ class CasperNetwork(WindowNetwork):
 
         sensors: as in `inspect`. Not under inference mode, because a gradient is taken.
         """
-        *_, (attention, h, neighbourhood) = self._attentions(values, visible, clock)
+        seen = self._attentions(values, visible, clock)
+        attention, h, neighbourhood = next(islice(seen, len(self.layers) - 1, None))
         layer = self.layers[-1]
         assert isinstance(layer, EncoderLayer)
         message, _ = attention(h, neighbourhood, Noise.silent(), temperature=1.0)
@@ -229,8 +233,9 @@ class CasperNetwork(WindowNetwork):
         h, cells, neighbourhood, alone, _, _ = self._begin(values, visible, clock)
         for layer in self.layers:
             assert isinstance(layer, EncoderLayer)
-            yield layer.attention, layer.before_attention(h, cells, alone, Noise.silent()), neighbourhood
-            h, _ = layer(h, cells, neighbourhood, alone, Noise.silent(), temperature=1.0)
+            h_in = layer.before_attention(h, cells, alone, Noise.silent())
+            yield layer.attention, h_in, neighbourhood
+            h, _ = layer.after_attention(h_in, neighbourhood, Noise.silent(), temperature=1.0)
 
     def _begin(self, values: Tensor, visible: Tensor, clock: Tensor, sensors: Tensor | None = None) -> _Start:
         neighbourhood = self._neighbourhood() if sensors is None else self._neighbourhood().within(sensors).with_lists()

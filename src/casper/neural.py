@@ -194,7 +194,7 @@ class NeuralImputer(Imputer, Generic[ConfigT, NetworkT]):
             deviation=torch.as_tensor(scaler.deviation, dtype=torch.float32),
             neighbour_index=index,
             neighbour_present=present,
-            fingerprint=_fingerprint(frame, visible),
+            fingerprint=_fingerprint(frame, visible, train_starts, scaled_on),
         )
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary) if self._folder is None else self._folder
@@ -300,7 +300,8 @@ class NeuralImputer(Imputer, Generic[ConfigT, NetworkT]):
             raise InputError("this model is not fitted yet; call fit(table) first")
         check_device(self.device, 1)
         device = torch.device("cuda" if self.device != "cpu" and torch.cuda.is_available() else "cpu")
-        return self.network.to(device), device
+        with torch.inference_mode(False):  # parameters that are moved within it could never have gradients again
+            return self.network.to(device), device
 
     @property
     def _fitted_scaler(self) -> Scaler:
@@ -403,10 +404,12 @@ def _starts_within(steps: NDArray[np.bool_], window: int) -> NDArray[np.int64]:
     return np.flatnonzero(np.convolve(steps, np.ones(window), mode="valid") > window - 0.5)
 
 
-def _fingerprint(frame: SensorFrame, visible: NDArray[np.bool_]) -> str:
-    """Tells tables apart, so that a training is not continued on other data."""
+def _fingerprint(
+    frame: SensorFrame, visible: NDArray[np.bool_], starts: NDArray[np.int64], scaled_on: NDArray[np.bool_]
+) -> str:
+    """Tells tables, and what is learned from them, apart, so that a training is not continued on other data."""
     digest = hashlib.sha256()
-    for part in (np.where(visible, frame.values, 0.0), visible, frame.times.asi8):
+    for part in (np.where(visible, frame.values, 0.0), visible, frame.times.asi8, starts, scaled_on):
         digest.update(np.ascontiguousarray(part).tobytes())
     digest.update("\n".join(frame.sensors).encode())
     return digest.hexdigest()

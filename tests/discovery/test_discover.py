@@ -67,13 +67,20 @@ def test_a_graph_comes_back_with_names_lags_and_origin() -> None:
 def test_refits_say_how_stable_an_edge_is(trajectories: int) -> None:
     pieces: Any = series() if trajectories == 1 else list(series().to_numpy().reshape(trajectories, -1, 3))
     graph = discover(pieces, method="correlations", refits=5)
-    told = graph.edges.set_index(["source", "target"])["stability"]
+    own = graph.edges["source"] == graph.edges["target"]
+    assert graph.edges["stability"][own].isna().all()
+    told = graph.edges[~own]["stability"]
     assert told.between(0, 1).all()
     assert told.iloc[0] == 1.0, "a real edge stands in every refit"
     assert told.min() < 1.0
     assert graph.origin["refits"] == 5
     again = discover(pieces, method="correlations", refits=5)
     pd.testing.assert_frame_equal(graph.edges, again.edges)
+
+
+def test_names_can_be_asked_for() -> None:
+    assert "ngc" in DISCOVERERS
+    assert "magic" not in DISCOVERERS
 
 
 def test_progress_is_told_and_wrong_words_are_refused() -> None:

@@ -78,3 +78,16 @@ def test_a_long_trajectory_is_cut_into_pieces() -> None:
     assert pieces.values.shape == (3, 3, 2)
     assert pieces.values[2].tolist() == [[12, 13], [0, 0], [0, 0]]
     assert pieces.exists.tolist() == [[True] * 3, [True] * 3, [True, False, False]]
+
+
+def test_rows_with_time_stamps_are_checked_and_missing_ones_are_holes() -> None:
+    times = pd.date_range("2024-01-01", periods=6, freq="h")
+    table = pd.DataFrame(np.arange(12.0).reshape(6, 2), index=times, columns=["a", "b"])
+    gappy = Recording.of(table.iloc[[0, 1, 4, 5]])
+    assert gappy.values[0, :, 0].tolist() == [0, 2, 0, 0, 8, 10]
+    assert gappy.observed[0, :, 0].tolist() == [True, True, False, False, True, True]
+    assert gappy.step == pd.Timedelta("1h")
+    with pytest.raises(InputError, match="not in order"):
+        Recording.of(table.iloc[::-1])
+    with pytest.raises(InputError, match="different lengths"):
+        Recording.of([table, table.iloc[::2]])

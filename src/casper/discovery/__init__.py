@@ -40,12 +40,18 @@ class _Discoverers(Mapping[str, type[Discoverer[Any]]]):
         module, _, discoverer = _PLACES[name].partition(":")
         return getattr(importlib.import_module(module), discoverer)
 
+    def __contains__(self, name: object) -> bool:
+        return name in _PLACES
+
     def __iter__(self) -> Iterator[str]:
         return iter(_PLACES)
 
     def __len__(self) -> int:
         return len(_PLACES)
 
+
+_SHORTEST_BLOCK = 30
+"""Steps of the blocks into which a single series is cut for refits, if it has that many."""
 
 DISCOVERERS: Mapping[str, type[Discoverer[Any]]] = _Discoverers()
 
@@ -65,7 +71,7 @@ def discover(
     series: a table (a row per step, a column per variable; NaN is a hole), an array, or a list of such: separate
     trajectories. The weights rank pairs, the larger the surer; they are not on the same scale for every method.
     refits: look so many times more, at blocks of the series drawn with replacement and with other seeds; an edge's
-    stability is then the share of these in which it is among the strongest N log N of the N variables' pairs.
+    stability is then the share of these in which its pair is among the strongest N log N of the N variables' pairs.
     settings: of the method, by name. tell: called now and then with what goes on and the share that is done.
     """
     recording = Recording.of(series)
@@ -74,14 +80,14 @@ def discover(
         return graph
     random = np.random.default_rng(seed)
     again = [
-        _graph(_resampled(recording, random), method, seed + 1 + number, device, tell, settings)
+        _graph(_resampled(recording, random), method, seed + 1 + number, device, tell, settings).pairs()
         for number in range(refits)
     ]
     count = recording.variables
     stable = CausalGraph.of_refits(again, standing=round(count * np.log(count)))
-    stability = stable.edges.set_index(["source", "target", "lag"])["stability"]
-    keys = pd.MultiIndex.from_frame(graph.edges[["source", "target", "lag"]])
-    edges = graph.edges.assign(stability=stability.reindex(keys).fillna(0.0).to_numpy())
+    stability = stable.edges.set_index(["source", "target"])["stability"]
+    keys = pd.MultiIndex.from_frame(graph.edges[["source", "target"]])
+    edges = graph.edges.assign(stability=stability.reindex(keys).to_numpy())  # none of a variable with itself
     return replace(graph, edges=edges, origin={**graph.origin, "refits": refits})
 
 
@@ -96,13 +102,16 @@ def _graph(
     discoverer = DISCOVERERS[method](seed=seed, device=device, tell=tell, **settings)
     found = discoverer.find(recording)
     origin = {"method": method, "seed": seed, "settings": discoverer.config.to_dict()}
-    return CausalGraph.from_matrix(found.strength, recording.names, by_lag=found.by_lag, origin=origin)
+    return CausalGraph.from_matrix(
+        found.strength, recording.names, by_lag=found.by_lag, step=recording.step, origin=origin
+    )
 
 
 def _resampled(recording: Recording, random: np.random.Generator) -> Recording:
     """Trajectories drawn with replacement; a single one is cut into blocks first, which become trajectories."""
     if len(recording.values) == 1:
-        recording = recording.cut(max(2, round(np.sqrt(recording.values.shape[1]))))
+        steps = recording.values.shape[1]
+        recording = recording.cut(max(2, min(round(np.sqrt(steps)), steps // _SHORTEST_BLOCK)))
     chosen = random.integers(len(recording.values), size=len(recording.values))
     return replace(
         recording,

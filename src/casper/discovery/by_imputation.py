@@ -4,9 +4,8 @@ the network draws on to do so.
 Every variable is a sensor and every other variable its neighbour. The network is trained on windows within the
 trajectories: to foretell their last step from the steps before (ours), or to restore cells hidden anywhere in them (the
 paper's). Then the trajectories are looked at once more, with such cells hidden, and for every ordered pair the chosen
-measure is pooled over all pairs of steps:
-
-    strength(j -> i) = pool over windows, t, t' of measure((i, t), (j, t'))
+measure of ((i, t), (j, t')) is pooled: its maximum over all windows, t and t', or its mean over windows and t for every
+lag t - t' >= 1, of which the strongest lag counts.
 
 - measure "rho", pool "max" is the paper's: gates, the largest over both time axes. The logit of a gate is a part of the
   query plus a part of the key (equation 13), so these strengths rank sources and targets, hardly single pairs.
@@ -121,13 +120,13 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
         rows, variables = recording.exists.size, recording.variables
         observed = torch.as_tensor(recording.observed.reshape(rows, variables))
         truth = torch.as_tensor(recording.values.reshape(rows, variables), dtype=torch.float32)
-        held = observed & (torch.rand(observed.shape, generator=self.generator()) < _HELD_BACK)
+        held, watched = self._held_back(observed, steps, starts)
         data = TrainingData(
             series=Series(truth.masked_fill(held | ~observed, 0.0), observed & ~held, torch.zeros(rows, 1)),
             truth=truth,
             scored=held,
             train_starts=starts,
-            validation_starts=starts[:: max(1, steps // 2)] if len(recording.values) == 1 else starts,
+            validation_starts=watched,
             gaps=~observed,
             gap_starts=starts,
             deviation=torch.ones(variables),
@@ -164,6 +163,18 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
             result = train(network, data, training, seed=self.seed, folder=Path(folder), accelerator=accelerator)
         network.load_state_dict(result.weights)
         return network.eval().to(self.device)
+
+    def _held_back(self, observed: Tensor, steps: int, starts: Tensor) -> tuple[Tensor, Tensor]:
+        """Cells that are kept from the training to watch the error of what it is to learn, and the windows with them:
+        cells anywhere, or all cells of some windows' last steps."""
+        generator = self.generator()
+        if self.config.task == "imputation":
+            return observed & (torch.rand(observed.shape, generator=generator) < _HELD_BACK), starts
+        chosen = torch.randperm(len(starts), generator=generator)[: max(1, round(_HELD_BACK * len(starts)))]
+        watched = starts[chosen.sort().values]
+        last = torch.zeros(len(observed), 1, dtype=torch.bool)
+        last[watched + steps - 1] = True
+        return observed & last, watched
 
     @torch.no_grad()
     def _look(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from casper.errors import InputError
+from casper.frame import to_frame
 
 Filling = Literal["hold", "linear"]
 
@@ -20,33 +21,47 @@ class Recording:
     """Trajectories are separate: no window, lag or recurrence may reach from one into the next.
 
     values: (R, T, N), 0 where not observed. observed: (R, T, N). exists: (R, T), False behind the end of a trajectory
-    that is shorter than the longest one. names: of the N variables.
+    that is shorter than the longest one. names: of the N variables. step: its length, where times are known.
     """
 
     values: NDArray[np.float64]
     observed: NDArray[np.bool_]
     exists: NDArray[np.bool_]
     names: tuple[str, ...]
+    step: pd.Timedelta | None = None
 
     @classmethod
     def of(cls, series: pd.DataFrame | NDArray[np.floating] | Sequence[pd.DataFrame | NDArray[np.floating]]) -> Self:
         """From a table or array (a row per step, a column per variable, NaN is a hole), or a list of such, one for
-        each trajectory. An array of three axes is (trajectories, steps, variables)."""
+        each trajectory. An array of three axes is (trajectories, steps, variables). A table with time stamps is
+        checked and put on a regular grid; steps that have no row are holes."""
         trajectories = [series] if isinstance(series, pd.DataFrame) or getattr(series, "ndim", 0) == 2 else list(series)
         if not trajectories:
             raise InputError("there is no trajectory to look at")
+        step = None
+        if all(isinstance(one, pd.DataFrame) and isinstance(one.index, pd.DatetimeIndex) for one in trajectories):
+            frames = [to_frame(cast("pd.DataFrame", one)) for one in trajectories]
+            step = frames[0].step
+            if any(frame.step != step for frame in frames):
+                raise InputError("the trajectories have steps of different lengths; resample them")
+            trajectories = [pd.DataFrame(frame.values, columns=list(frame.sensors)) for frame in frames]
         first = trajectories[0]
         names = tuple(map(str, first.columns)) if isinstance(first, pd.DataFrame) else None
         arrays: list[NDArray[np.float64]] = []
         for number, one in enumerate(trajectories):
             if isinstance(one, pd.DataFrame) and tuple(map(str, one.columns)) != names:
                 raise InputError(f"trajectory {number} has other columns than the first one")
-            array = np.asarray(one, dtype=np.float64)
-            if array.ndim != 2 or array.shape[1] != np.shape(first)[1]:
+            try:
+                array = np.asarray(one, dtype=np.float64)
+            except (TypeError, ValueError) as error:
+                raise InputError(f"trajectory {number} holds something that is no number: {error}") from error
+            if array.ndim != 2 or np.ndim(first) != 2 or array.shape[1] != np.shape(first)[1]:
                 raise InputError(
                     f"trajectory {number} has shape {array.shape}; (steps, {np.shape(first)[1]}) is needed"
                 )
             arrays.append(array)
+        if names is not None and len(set(names)) < len(names):
+            raise InputError(f"two columns are called {next(one for one in names if names.count(one) > 1)!r}")
         variables = arrays[0].shape[1]
         if variables < 2:
             raise InputError("causal discovery needs at least two variables")
@@ -61,7 +76,7 @@ class Recording:
             exists[number, : len(array)] = True
         if not observed.any():
             raise InputError("no value is observed")
-        return cls(values, observed, exists, names or tuple(f"x{number + 1}" for number in range(variables)))
+        return cls(values, observed, exists, names or tuple(f"x{number + 1}" for number in range(variables)), step)
 
     @property
     def variables(self) -> int:

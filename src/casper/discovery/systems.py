@@ -80,7 +80,9 @@ def wind_blown(*, sensors: int = 24, steps: int = 2160, seed: int = 0) -> KnownS
     truth = np.zeros((len(names), len(names)), dtype=bool)
     place = {name: number for number, name in enumerate(names)}
     truth[made.edges["source"].map(place), made.edges["target"].map(place)] = True
-    side = made.sensors.set_index("id").loc[names, "longitude"].to_numpy() > made.ridge[:, 1].mean()
+    places = made.sensors.set_index("id").loc[names]
+    along = made.ridge[np.argsort(made.ridge[:, 0])]
+    side = places["longitude"].to_numpy() > np.interp(places["latitude"].to_numpy(), along[:, 0], along[:, 1])
     return KnownSystem(made.complete, truth, side[:, None] != side[None, :], made.sensors)
 
 
@@ -91,7 +93,7 @@ def with_holes(system: KnownSystem, *, share: float, blocks: bool, seed: int = 0
     """The same with this share of the cells missing: single ones, or runs of 5 to 20 steps of one variable."""
     if not 0 <= share < 1:
         raise InputError(f"the missing share must lie between 0 and 1, not {share}")
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng([seed, 1])  # not the numbers that made the series
     steps, variables = system.series.shape
     missing = np.zeros((steps, variables), dtype=bool)
     if not blocks:

@@ -175,6 +175,6 @@ def _with_places(trial: Trial, room: TrialRoom, system: KnownSystem) -> CausalGr
 
 def _across(graph: CausalGraph, truth: np.ndarray, beyond: np.ndarray) -> float:
     """Of as many of the strongest pairs as there are true ones, the share that joins what only a common cause joins."""
-    strength = np.where(np.eye(len(truth), dtype=bool), -np.inf, graph.matrix().to_numpy())
-    strongest = np.argsort(-strength, axis=None, kind="stable")[: int(truth.sum())]
-    return float(beyond.ravel()[strongest].mean())
+    strength = graph.without_self().matrix().to_numpy()
+    strongest = np.argsort(-strength, axis=None, kind="stable")[: min(int(truth.sum()), int((strength > 0).sum()))]
+    return float(beyond.ravel()[strongest].mean()) if len(strongest) else 0.0
