@@ -273,7 +273,7 @@ def test_a_model_of_other_sensors_or_another_step_is_refused(
 ) -> None:
     impute = ("impute", "table.csv", "-o", "out.csv", "--model", model)
     six_sensors.table.rename(columns={"S2": "X"}).to_csv("table.csv")
-    assert "fitted on other sensors: it lacks S2 and the model does not know X; fit a model" in refused(*impute)
+    assert "fitted on other sensors: the table lacks S2 and the model does not know X; fit a model" in refused(*impute)
     six_sensors.table.iloc[::2].to_csv("table.csv")
     assert "steps of 0 days 01:00:00, this table has steps of 0 days 02:00:00; fit a model" in refused(*impute)
 

@@ -43,6 +43,8 @@ def test_a_graph_is_cut_by_weight_stability_target_and_time() -> None:
     assert -2 not in whole.constrained().edges["lag"].tolist()
     assert len(whole.constrained()) == 4
     assert whole.without_self().edges["weight"].tolist() == [0.5, 0.4, 0.2, 0.1]
+    assert whole.without_lags().edges["weight"].tolist() == [0.9, 0.5, 0.4, 0.2]
+    assert whole.without_lags().edges["lag"].isna().all()
     assert whole.pairs().edges["weight"].tolist() == [0.5, 0.4, 0.2], "one lag for each pair of two"
     assert len(whole) == 5, "the graph itself stays as it was"
 
@@ -110,6 +112,11 @@ def test_a_truth_may_be_a_graph_or_a_table_and_must_fit() -> None:
         graph().compare(np.eye(4))
     with pytest.raises(InputError, match="nothing to tell apart"):
         graph().compare(np.zeros((3, 3)))
+
+
+def test_delays_in_a_text_file_are_seconds(tmp_path: Path) -> None:
+    read = pd.read_csv(graph().write(tmp_path / "graph.csv"))
+    assert read["delay_seconds"].tolist() == [10800, 3600, 0, 7200, -7200]
 
 
 @pytest.mark.parametrize("ending", ["json", "parquet", "csv"])

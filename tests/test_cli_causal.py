@@ -51,7 +51,11 @@ def test_a_graph_can_be_drawn_on_a_map(command: Command, tiny_folder: Path) -> N
     arguments = ("graph", "readings.csv", "--model", str(tiny_folder), "--windows", "2", "-o", "graph.csv")
     assert "pass --sensors" in fails(command(*arguments, "--picture", "map.png"))
     assert not Path("graph.csv").exists(), "nothing is written before everything is checked"
-    succeeds(command(*arguments, "--picture", "map.png", "--sensors", "sensors.csv"))
+    Path("few.csv").write_text("\n".join(Path("sensors.csv").read_text().splitlines()[:-1]))
+    fails(command(*arguments, "--picture", "map.png", "--sensors", "few.csv"))
+    assert not Path("graph.csv").exists(), "a sensor without a place is told before the work"
+    told = succeeds(command(*arguments, "--picture", "map.png", "--sensors", "sensors.csv"))
+    assert "Wrote map.png" in told.out
     assert Path("map.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -95,11 +99,15 @@ def test_causes_are_discovered_in_any_table(command: Command) -> None:
         series[step, 1] = 0.9 * series[step - 1, 0] + 0.3 * random.normal()
         series[step, 2] = 0.5 * series[step - 1, 2] + random.normal()
     times = pd.date_range("2024-01-01", periods=120, freq="h")
-    pd.DataFrame(series, index=times, columns=["a", "b", "c"]).to_csv("series.csv", index_label="time")
-    arguments = ("discover", "series.csv", "--method", "cuts", "-o", "graph.json", "-q", "--device", "cpu")
-    succeeds(command(*arguments))
+    table = pd.DataFrame(series, index=times, columns=["a", "b", "c"]).assign(dead=-999.0)
+    table.to_csv("series.csv", index_label="time")
+    arguments = ("discover", "series.csv", "--method", "cuts", "-o", "graph.json", "--device", "cpu")
+    told = succeeds(command(*arguments, "--missing-value", "-999"))
+    assert "left out: dead" in " ".join(told.err.split())
     graph = CausalGraph.read("graph.json")
-    assert graph.sensors == ("a", "b", "c")
+    assert graph.sensors == ("a", "b", "c", "dead")
+    assert "dead" not in {*graph.edges["source"], *graph.edges["target"]}
+    assert graph.step == pd.Timedelta("1h")
     assert graph.origin["method"] == "cuts"
     assert graph.without_self().edges.loc[0, ["source", "target"]].tolist() == ["a", "b"]
     assert "no method of causal discovery 'magic'" in fails(

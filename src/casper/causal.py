@@ -145,6 +145,11 @@ class CausalGraph:
         apart = self.without_self()
         return apart._kept(~apart.edges.duplicated(["source", "target"]))
 
+    def without_lags(self) -> Self:
+        """Of every pair only the strongest edge, its lag forgotten."""
+        kept = self._kept(~self.edges.duplicated(["source", "target"]))
+        return replace(kept, edges=kept.edges.assign(lag=pd.Series(pd.NA, index=kept.edges.index, dtype="Int64")))
+
     def without_self(self) -> Self:
         """Without edges from a sensor to itself."""
         return self._kept(self.edges["source"] != self.edges["target"])
@@ -307,11 +312,19 @@ def _write_graphml(graph: CausalGraph, path: Path) -> None:
     nx.write_graphml(graph.to_networkx(), path)
 
 
+def _write_csv(graph: CausalGraph, path: Path) -> None:
+    """Durations in text are hard to read, most of all negative ones: a delay is told in seconds."""
+    frame = graph.to_frame()
+    if "delay" in frame:
+        frame["delay_seconds"] = frame.pop("delay").dt.total_seconds()
+    frame.to_csv(path, index=False)
+
+
 _WRITERS: dict[str, Callable[[CausalGraph, Path], object]] = {
     ".json": _write_json,
     ".graphml": _write_graphml,
     ".parquet": lambda graph, path: graph.to_frame().to_parquet(path),
-    ".csv": lambda graph, path: graph.to_frame().to_csv(path, index=False),
+    ".csv": _write_csv,
 }
 
 

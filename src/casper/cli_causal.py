@@ -14,16 +14,19 @@ from casper.options import (
     Device,
     DeviceOption,
     Force,
+    Freq,
     IdColumn,
     IgnoreColumn,
     Key,
     Layout,
     LayoutOption,
+    MissingValue,
     Quiet,
     Seed,
     Settings,
     Table,
     TimeColumn,
+    Timezone,
     ValueColumn,
     chosen_settings,
     read_file,
@@ -81,6 +84,7 @@ def graph(
 ) -> None:
     """Write the causal graph: which sensors, at which lags, a model draws on to fill a table."""
     from casper import console
+    from casper.frame import match_sensors
     from casper.io import read_sensors
     from casper.report import pictures
 
@@ -90,6 +94,8 @@ def graph(
         raise InputError("a picture of the graph needs the sensors' places: pass --sensors FILE")
     places = None if sensors is None else read_sensors(sensors)
     read, _ = read_file(table, layout, time_column, id_column, value_column, ignore_column, key)
+    if places is not None:
+        match_sensors(places, [str(name) for name in read.columns])  # before any work is done
     found = _casper(model, device, quiet=quiet).causal_graph(read, measure=measure.value, windows=windows, layer=layer)
     found = found if with_self else found.without_self()
     found = found.constrained() if past_only else found
@@ -99,6 +105,8 @@ def graph(
         title = f"What each sensor is filled from ({table.name})"
         pictures.save(pictures.map_picture(places, found.edges, title=title), picture)
     _tell(found, out)
+    if picture is not None:
+        typer.echo(f"Wrote {picture}: of every pair of sensors its strongest lag")
 
 
 def explain(
@@ -152,10 +160,13 @@ def discover(
     method: Annotated[
         str, typer.Option(help="casper, pcmci, ngc, esru, lccm, ngm or cuts (see `casper methods`).")
     ] = "casper",
-    refits: Annotated[int, typer.Option(help="Look again at so many resampled series, to tell stable edges.")] = 0,
+    refits: Annotated[int, typer.Option(min=0, help="Look again at so many resampled series for stability.")] = 0,
     seed: Seed = 0,
     device: DeviceOption = Device.auto,
     settings: Settings = None,
+    freq: Freq = None,
+    timezone: Timezone = None,
+    missing_value: MissingValue = None,
     layout: LayoutOption = Layout.auto,
     time_column: TimeColumn = None,
     id_column: IdColumn = None,
@@ -166,16 +177,24 @@ def discover(
     quiet: Quiet = False,
 ) -> None:
     """Find which columns of a table cause which, by CASPER or another method of causal discovery."""
+    import pandas as pd
+
     from casper import console
     from casper.discovery import discover as find_causes
+    from casper.frame import to_frame
     from casper.progress import told_progress
 
     console.set_up_notes(quiet=quiet)
     _check_files(out, None, force=force)
     read, _ = read_file(table, layout, time_column, id_column, value_column, ignore_column, key)
+    frame = to_frame(read, freq=freq, timezone=timezone, missing_values=tuple(missing_value or ()))
+    console.note(*frame.notes)
+    if frame.dead:
+        console.note(f"Without any reading, and therefore left out: {', '.join(frame.dead)}")
+    series = pd.DataFrame(frame.values, index=frame.times, columns=list(frame.sensors))
     chosen = chosen_settings(settings, None)
     with told_progress(method, shown=not quiet) as tell:
-        found = find_causes(read, method=method, seed=seed, device=device.value, refits=refits, tell=tell, **chosen)
+        found = find_causes(series, method=method, seed=seed, device=device.value, refits=refits, tell=tell, **chosen)
     found.write(out)
     _tell(found, out)
 

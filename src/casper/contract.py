@@ -178,7 +178,7 @@ class Imputer(ABC):
         missing = [sensor for sensor in wanted if sensor not in place]
         extra = sorted(set(place) - set(wanted))
         if missing or extra:
-            lacks = f"it lacks {some(missing)}" if missing else ""
+            lacks = f"the table lacks {some(missing)}" if missing else ""
             knows_not = f"the model does not know {some(extra)}" if extra else ""
             what = " and ".join(filter(None, (lacks, knows_not)))
             raise InputError(f"the model was fitted on other sensors: {what}; fit a model on this table")

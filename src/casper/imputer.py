@@ -161,6 +161,7 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
             "neighbours": self.graph.origin,
         }
         edges = drawn_on.edges(frame.sensors, index, network.neighbour_present)
+        edges = edges[~edges["source"].isin(frame.dead)]  # there is nothing to draw from them
         if self.config.gate == "none":
             edges = edges.drop(columns="stability")  # nothing is ever shut
         return CausalGraph.build(frame.sensors, edges, step=frame.step, origin=origin)

@@ -73,5 +73,7 @@ def test_short_trajectories_are_windows_of_their_own_and_too_short_ones_are_refu
     assert found.by_lag.shape == (5, 3, 3)
     with pytest.raises(InputError, match="at least 4 steps"):
         find(series[:, :3])
+    with pytest.raises(InputError, match="a window of 9 steps is longer than the 6 steps"):
+        find(series, window=9)
     with pytest.raises(InputError, match='pooled by "mean"'):
         find(series, pool="max")

@@ -30,7 +30,7 @@ class _Correlations(Discoverer[_NoSettings]):
         corner = np.abs(np.corrcoef(values[:, 0].T, values[:, 1].T)[:size, size:])
         for _ in self.rounds(10, "working"):
             pass
-        return Evidence(corner, corner[None])
+        return Evidence(corner, np.stack([corner, corner**2]))
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +76,18 @@ def test_refits_say_how_stable_an_edge_is(trajectories: int) -> None:
     assert graph.origin["refits"] == 5
     again = discover(pieces, method="correlations", refits=5)
     pd.testing.assert_frame_equal(graph.edges, again.edges)
+
+
+def test_a_variable_without_readings_is_neither_cause_nor_effect() -> None:
+    dead = series().assign(dead=np.nan)[["dead", "cause", "effect", "other"]]
+    graph = discover(dead, method="correlations")
+    assert graph.sensors == ("dead", "cause", "effect", "other")
+    assert "dead" not in {*graph.edges["source"], *graph.edges["target"]}
+    pd.testing.assert_frame_equal(graph.edges, discover(series(), method="correlations").edges)
+    with pytest.raises(InputError, match="at least two variables with readings"):
+        discover(dead[["dead", "cause"]], method="correlations")
+    with pytest.raises(InputError, match="not be negative"):
+        discover(series(), method="correlations", refits=-1)
 
 
 def test_names_can_be_asked_for() -> None:

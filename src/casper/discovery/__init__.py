@@ -74,13 +74,15 @@ def discover(
     stability is then the share of these in which its pair is among the strongest N log N of the N variables' pairs.
     settings: of the method, by name. tell: called now and then with what goes on and the share that is done.
     """
+    if refits < 0:
+        raise InputError(f"refits must not be negative, not {refits}")
     recording = Recording.of(series)
     graph = _graph(recording, method, seed, device, tell, settings)
     if not refits:
         return graph
     random = np.random.default_rng(seed)
     again = [
-        _graph(_resampled(recording, random), method, seed + 1 + number, device, tell, settings).pairs()
+        _graph(_resampled(recording, random), method, seed + 1 + number, device, tell, settings).pairs().without_lags()
         for number in range(refits)
     ]
     count = recording.variables
@@ -100,11 +102,35 @@ def _graph(
     settings: Mapping[str, Any],
 ) -> CausalGraph:
     discoverer = DISCOVERERS[method](seed=seed, device=device, tell=tell, **settings)
-    found = discoverer.find(recording)
+    found = _find(discoverer, recording)
     origin = {"method": method, "seed": seed, "settings": discoverer.config.to_dict()}
     return CausalGraph.from_matrix(
         found.strength, recording.names, by_lag=found.by_lag, step=recording.step, origin=origin
     )
+
+
+def _find(discoverer: Discoverer[Any], recording: Recording) -> Evidence:
+    """A variable of which nothing is known is neither cause nor effect of anything; no method has to look at it."""
+    known = np.flatnonzero(recording.observed.any((0, 1)))
+    if len(known) == recording.variables:
+        return discoverer.find(recording)
+    if len(known) < 2:
+        raise InputError("causal discovery needs at least two variables with readings")
+    found = discoverer.find(
+        replace(
+            recording,
+            values=recording.values[:, :, known],
+            observed=recording.observed[:, :, known],
+            names=tuple(recording.names[number] for number in known),
+        )
+    )
+
+    def among_all(strength: NDArray[np.float64]) -> NDArray[np.float64]:
+        whole = np.zeros((*strength.shape[:-2], recording.variables, recording.variables))
+        whole[..., known[:, None], known] = strength
+        return whole
+
+    return Evidence(among_all(found.strength), None if found.by_lag is None else among_all(found.by_lag))
 
 
 def _resampled(recording: Recording, random: np.random.Generator) -> Recording:

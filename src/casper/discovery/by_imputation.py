@@ -31,6 +31,7 @@ from casper.config import Configuration, ModelConfig, TrainingConfig, require
 from casper.discovery.method import Discoverer, Evidence
 from casper.discovery.recording import Recording
 from casper.drawn_on import DrawnOn, Measure, measured, parts_of
+from casper.errors import InputError
 from casper.model import CasperNetwork
 from casper.train import TrainingData, build_network, train
 from casper.windows import Series, Window
@@ -95,6 +96,10 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
 
     def find(self, recording: Recording) -> Evidence:
         self.require_steps(recording, _SHORTEST_WINDOW)
+        if self.config.window is not None and self.config.window > recording.values.shape[1]:
+            raise InputError(
+                f"a window of {self.config.window} steps is longer than the {recording.values.shape[1]} steps there are"
+            )
         recording = recording.standardised()
         steps = min(recording.values.shape[1], self.config.window or _LONGEST_WINDOW[self.config.task])
         starts = _starts(recording, steps)

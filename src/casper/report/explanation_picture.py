@@ -45,8 +45,8 @@ def _draw(axes: Axes, table: pd.DataFrame, explanation: Explanation, *, most: fl
     image = axes.imshow(table.to_numpy(), aspect="auto", cmap=colours, vmin=0, vmax=most, interpolation="nearest")
     step = int(np.flatnonzero(explanation.attention.columns == explanation.time)[0])
     axes.axvline(step, color=VERMILLION, linewidth=1.2)
-    lags = np.arange(len(table.columns)) - step
+    lags = step - np.arange(len(table.columns))
     shown = np.unique(np.append(np.arange(0, len(lags), max(1, len(lags) // 6)), step))
     axes.set_xticks(shown, [f"{lags[place]:+d}" if lags[place] else "0" for place in shown], fontsize=8)
-    axes.set_xlabel("steps from the value (0: the same step)")
+    axes.set_xlabel("lag (+: the source is so many steps older)")
     return image
