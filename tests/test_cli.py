@@ -20,7 +20,7 @@ from casper.methods import METHODS
 from casper.simulate import Simulation
 
 Command = Callable[..., Any]
-SCORES = {"dataset", "method", "mae", "mse", "mre", "mae_step", "mse_step", "mre_step", "n_scored"}
+SCORES = {"dataset", "method", "protocol", "mae", "mse", "mre", "mae_step", "mse_step", "mre_step", "n_scored"}
 
 
 @pytest.fixture(autouse=True)
