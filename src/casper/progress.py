@@ -112,36 +112,23 @@ _display = _Display()
 
 def progress_over(items: Sequence[_Item], what: str, *, shown: bool) -> Iterator[_Item]:
     """The items, with a bar on the terminal for as long as they take."""
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn(what),
-        BarColumn(),
-        TimeRemainingColumn(),
-        TextColumn("left"),
-        console=console,
-        disable=not (shown and console.is_terminal),
-        transient=True,
-    )
-    with bar:
-        yield from bar.track(items)
+    with _bar(shown=shown) as bar:
+        yield from bar.track(items, description=what)
 
 
 @contextlib.contextmanager
 def told_progress(name: str, *, shown: bool) -> Generator[Callable[[str, float], None]]:
     """A bar for work that tells now and then what goes on and which share of it is done."""
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeRemainingColumn(),
-        TextColumn("left"),
-        console=console,
-        disable=not (shown and console.is_terminal),
-        transient=True,
-    )
-    with bar:
+    with _bar(shown=shown) as bar:
         task = bar.add_task(name, total=1.0)
         yield lambda what, share: bar.update(task, description=f"{name}: {what}", completed=share)
+
+
+def _bar(*, shown: bool) -> Progress:
+    """Gone when the work is done; only where somebody watches."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), TextColumn("left"))
+    return Progress(*columns, console=console, disable=not (shown and console.is_terminal), transient=True)
 
 
 def _short(value: float) -> str:

@@ -161,6 +161,7 @@ _RECIPE: dict[str, dict[str, Any]] = {
     "a quarter hidden": {"hidden_shares": [0.25], "copied_gaps": 0.0},
     "fewer cells hidden": {"hidden_shares": [0.1, 0.3, 0.5]},
     "only visible cells": {"train_on_hidden": False},
+    "hidden cells of the training steps, too": {"train_on_hidden": True},
     "steep gates, null slot": {"gate_sharpness": 16.0, "gate_null_slot": True},
     "no gates": {"gate": "none"},
 }
