@@ -142,7 +142,6 @@ def plain_attention(
         gate=gate,
         relative_bias=relative_bias,
         constrained=constrained,
-        details=False,
     )
     weight = weighed.weight
     if message_query is None:
@@ -183,16 +182,17 @@ def look_at_pairs(
         gate=gate,
         relative_bias=relative_bias,
         constrained=constrained,
-        details=True,
     ).details(query.shape[2])
 
 
 class _Weighed(NamedTuple):
-    """scores, weight: (B, N, H, T, KT); rho, beta: (B, N, T, KT) or None, where there is no gate or nobody asks."""
+    """scores, weight: (B, N, H, T, KT); rho, the gates' noisy logits and beta: (B, N, T, KT), None without a gate; soft
+    gates are not needed for the weights, so their beta is made from the logits only when somebody looks."""
 
     scores: Tensor
     weight: Tensor
     rho: Tensor | None
+    noisy: Tensor | None
     beta: Tensor | None
     rho_mean: Tensor
     exists: Tensor | None
@@ -200,11 +200,12 @@ class _Weighed(NamedTuple):
     def details(self, steps: int) -> AttentionDetails:
         batch, sensors, heads = self.scores.shape[:3]
         ones = self.scores.new_ones(batch, sensors, steps, self.scores.shape[-1])
+        beta = torch.sigmoid(self.noisy) if self.beta is None and self.noisy is not None else self.beta
         per_pair, per_head = (batch, sensors, steps, -1, steps), (batch, sensors, heads, steps, -1, steps)
         return AttentionDetails(
             attention=_only_existing(torch.softmax(self.scores, dim=-1), self.exists).reshape(per_head),
             rho=_existing(ones if self.rho is None else self.rho, self.exists).reshape(per_pair),
-            beta=_existing(ones if self.beta is None else self.beta, self.exists).reshape(per_pair),
+            beta=_existing(ones if beta is None else beta, self.exists).reshape(per_pair),
             weight=self.weight.reshape(per_head),
         )
 
@@ -219,7 +220,6 @@ def _weigh(
     gate: GateRule | None,
     relative_bias: Tensor | None,
     constrained: bool,
-    details: bool,
 ) -> _Weighed:
     """Scores and gates of all pairs become weights."""
     batch, steps = query.shape[0], query.shape[2]
@@ -231,7 +231,7 @@ def _weigh(
         scores = scores + bias
     if gate is None or gate_query is None or gate_key is None:
         weight = _only_existing(torch.softmax(scores, dim=-1), exists)
-        return _Weighed(scores, weight, None, None, scores.new_zeros(()), exists)
+        return _Weighed(scores, weight, None, None, None, scores.new_zeros(()), exists)
 
     logit = gate_query[..., None] + neighbourhood.gather(gate_key)[:, :, None, :]  # (B, N, T, KT)
     rho = torch.sigmoid(logit)
@@ -248,9 +248,9 @@ def _weigh(
         else:
             weight = _only_existing(torch.softmax(scores, dim=-1) * beta[:, :, None], exists)
     else:
-        beta = torch.sigmoid(noisy) if details else None
+        beta = None
         weight = _only_existing(torch.softmax(scores + F.logsigmoid(noisy)[:, :, None], dim=-1), exists)
-    return _Weighed(scores, weight, rho, beta, mean_over_pairs(rho, exists), exists)
+    return _Weighed(scores, weight, rho, noisy, beta, mean_over_pairs(rho, exists), exists)
 
 
 def _hard_gated(scores: Tensor, beta: Tensor, exists: Tensor | None) -> Tensor:
