@@ -20,8 +20,8 @@ demo: install
 	$(BIN)/casper demo --out demo-output --force
 
 lint: install
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks docs tools
+	$(BIN)/ruff format --check src tests benchmarks docs tools
 
 types: install
 	$(BIN)/basedpyright

@@ -21,6 +21,7 @@ from casper.simulate import Simulation
 
 Command = Callable[..., Any]
 SCORES = {"dataset", "method", "protocol", "mae", "mse", "mre", "mae_step", "mse_step", "mre_step", "n_scored"}
+SCORES |= {"intervals"}
 
 
 @pytest.fixture(autouse=True)
@@ -446,3 +447,57 @@ def test_a_saved_model_of_the_command_line_is_one_of_the_package(
     here = Casper(device="cpu", **tiny_settings).fit(table, sensors=six_sensors.sensors)
     loaded = Casper.from_pretrained("model", device="cpu")
     pd.testing.assert_frame_equal(loaded.impute(table), here.impute(table), rtol=1e-5)
+
+
+def test_error_bars_are_written_for_every_filled_value(
+    command: Command, readings: str, tiny_folder: Path, six_sensors: Simulation
+) -> None:
+    told = command(
+        "impute",
+        readings,
+        "--model",
+        tiny_folder,
+        "-o",
+        "filled.csv",
+        "--error-bars",
+        "bars.csv",
+        "--device",
+        "cpu",
+        "-q",
+    )
+    assert told.code == 0, told.err
+    bars = pd.read_csv("bars.csv")
+    assert len(bars) == int(six_sensors.table.isna().to_numpy().sum())
+    assert (bars["lower_0.9"] <= bars["lower_0.5"]).all()
+    assert (bars["lower_0.5"] <= bars["value"]).all()
+    assert (bars["value"] <= bars["upper_0.5"]).all()
+    assert (bars["upper_0.5"] <= bars["upper_0.9"]).all()
+    assert "bars.csv" in told.out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--error-bars", "bars.xls"), ".csv or .parquet"),
+        (("--error-bars", "bars.csv", "--intervals", "most"), "such as 0.5,0.9"),
+        (("--error-bars", "bars.csv", "--intervals", "0.5,90"), "between 0 and"),
+        (("--error-bars", "bars.csv", "--method", "mean"), "mean gives no error bars"),
+    ],
+)
+def test_error_bars_that_cannot_be_are_refused(
+    command: Command, readings: str, options: tuple[str, ...], words: str
+) -> None:
+    told = command("impute", readings, "-o", "filled.csv", *options)
+    assert told.code == 2
+    assert words in told.err
+    assert not Path("bars.csv").exists()
+
+
+def test_shipped_models_say_what_they_know(command: Command, tiny_folder: Path) -> None:
+    told = command("models")
+    assert told.code == 0
+    assert "model demo" in told.out
+    assert "validation mae" in told.out
+    one = json.loads(command("models", tiny_folder, "--json").out)
+    assert next(iter(one.values()))["sensors"] == 6
+    assert command("models", "nothing").code == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ from casper import demo
 from casper.causal import CausalGraph
 from casper.demo import DemoResult, run_demo
 from casper.discovery.systems import wind_blown
-from casper.errors import InputError
+from casper.errors import InputError, MissingPackageError
 
 PICTURES = {"gaps.png", "filled.png", "errors.png", "true_graph.png", "found_graph.png"}
 TABLES = {"readings.csv", "filled.csv", "sensors.csv", "graph.json"}
+PAGE = {"report.html"} if importlib.util.find_spec("plotly") else set[str]()
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +39,8 @@ def test_casper_is_first_and_at_least_a_fifth_better_than_linear_interpolation(
 
 def test_every_file_is_there_and_none_is_empty(shown: tuple[Path, DemoResult]) -> None:
     out, result = shown
-    assert {path.name for path in out.iterdir()} == PICTURES | TABLES
-    assert set(result.files) == {out / name for name in PICTURES | TABLES}
+    assert {path.name for path in out.iterdir()} == PICTURES | TABLES | PAGE
+    assert set(result.files) == {out / name for name in PICTURES | TABLES | PAGE}
     assert all(path.stat().st_size > 500 for path in out.iterdir())
     for name in PICTURES:
         assert (out / name).read_bytes().startswith(b"\x89PNG")
@@ -97,7 +99,22 @@ def test_with_force_the_folder_is_replaced_only_when_all_is_done(
     monkeypatch.undo()
     monkeypatch.setattr(demo, "simulate", lambda **_: made)
     run_demo(out, force=True)
-    assert {path.name for path in out.iterdir()} == PICTURES | TABLES
+    assert {path.name for path in out.iterdir()} == PICTURES | TABLES | PAGE
+
+
+def test_without_plotly_the_demo_ends_without_a_report_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: object, **__: object) -> None:
+        raise MissingPackageError("plotly", extra="report", purpose="A report")
+
+    made = demo.simulate(sensors=24, steps=48, seed=0)
+    monkeypatch.setattr(demo, "simulate", lambda **_: made)
+    monkeypatch.setattr(demo, "write_report", missing)
+    result = run_demo(tmp_path / "out", force=False)
+    assert {path.name for path in (tmp_path / "out").iterdir()} == PICTURES | TABLES
+    assert "There is no report" in result.about
+    assert "pip install 'casper-impute[report]'" in result.about
 
 
 def test_hardly_any_of_the_arrows_found_crosses_the_ridge(shown: tuple[Path, DemoResult]) -> None:

@@ -174,8 +174,8 @@ def test_hidden_cells_become_holes_that_are_filled() -> None:
     assert frame.observed[0, 1]
 
 
-@pytest.mark.parametrize(("time", "step"), [("2024-01-01", 0), ("2024-01-01 01:59", 1), ("2024-01-01 02:30", 2)])
-def test_a_time_is_found_on_the_step_that_it_falls_into(time: str, step: int) -> None:
+@pytest.mark.parametrize(("time", "step"), [("2024-01-01", 0), ("2024-01-01 01:00", 1), ("2024-01-01T02:00:00", 2)])
+def test_a_time_is_found_on_its_step(time: str, step: int) -> None:
     assert to_frame(small()).position(time) == step
 
 
@@ -185,15 +185,60 @@ def test_a_time_on_the_clock_of_the_table_is_found_also_when_the_clocks_change()
     assert frame.position(pd.Timestamp("2024-10-27 02:00+01:00")) == 3
 
 
-@pytest.mark.parametrize("time", ["2023-12-31", "2024-01-01 03:00", "2024-01-01 00:00+00:00"])
+def test_a_time_without_offset_is_read_as_the_table_writes_its_stamps() -> None:
+    in_utc = hourly(np.ones((6, 2)), start="2024-07-01", tz="UTC")
+    frame = to_frame(in_utc, timezone="Europe/Berlin")
+    assert frame.position("2024-07-01 03:00") == 3, "not on the clock of Berlin, which the file does not show"
+    assert frame.position("2024-07-01 03:00+02:00") == 1
+    naive = in_utc.tz_localize(None)
+    assert to_frame(naive, timezone="Europe/Berlin").position("2024-07-01 03:00") == 3
+    texts = to_frame(naive.set_axis(naive.index.astype(str), axis=0), timezone="Europe/Berlin")
+    assert texts.position("2024-07-01 03:00") == 3
+    with pytest.raises(InputError, match=r"2024-07-01 03:00:00\+02:00 and"):
+        texts.position("2024-07-01 03:20")
+
+
+def test_a_time_without_offset_is_found_where_every_stamp_has_an_offset_of_its_own() -> None:
+    local = pd.date_range("2024-03-30 22:00", periods=8, freq="h", tz="Europe/Berlin")
+    table = pd.DataFrame(np.ones((8, 2)), index=[stamp.isoformat() for stamp in local], columns=["a", "b"])
+    frame = to_frame(table)
+    assert [frame.position(str(stamp.tz_localize(None))) for stamp in local] == list(range(8))
+    with pytest.raises(InputError, match=r"steps of the table, 2024-03-31 03:00:00\+02:00 and 2024-03-31 04:00:00\+02"):
+        frame.position("2024-03-31 03:30")
+
+
+def test_a_time_between_two_steps_is_refused_and_both_are_named() -> None:
+    with pytest.raises(InputError, match="two steps of the table, 2024-01-01 01:00:00 and 2024-01-01 02:00:00: choose"):
+        to_frame(small()).position("2024-01-01 01:59")
+    in_utc = to_frame(hourly(np.ones((6, 2)), start="2024-07-01", tz="UTC"), timezone="Europe/Berlin")
+    with pytest.raises(InputError, match=r"2024-07-01 03:00:00\+00:00 and 2024-07-01 04:00:00\+00:00"):
+        in_utc.position("2024-07-01 03:20")
+
+
+def test_a_time_as_far_from_its_step_as_the_tables_own_stamps_is_found() -> None:
+    times = pd.DatetimeIndex(["2024-01-01 00:02", "2024-01-01 00:58", "2024-01-01 02:05", "2024-01-01 03:00"])
+    frame = to_frame(pd.DataFrame(np.ones((4, 2)), index=times, columns=["a", "b"]), freq="1h")
+    assert [frame.position(str(time)) for time in times] == [0, 1, 2, 3]
+    assert frame.position("2024-01-01 01:04") == 1
+    with pytest.raises(InputError, match="lies between two steps"):
+        frame.position("2024-01-01 01:06")
+
+
+@pytest.mark.parametrize("time", ["2023-12-31", "2024-01-01 02:01", "2024-01-01 03:00"])
 def test_a_time_outside_of_the_table_is_refused(time: str) -> None:
     with pytest.raises(InputError, match="is not in the table, which runs from 2024-01-01 00:00:00 to"):
         to_frame(small()).position(time)
 
 
-def test_a_text_that_is_no_time_is_refused() -> None:
-    with pytest.raises(InputError, match="'noon' is not a time stamp"):
-        to_frame(small()).position("noon")
+def test_an_offset_that_the_table_does_not_have_is_refused() -> None:
+    with pytest.raises(InputError, match="has an offset, the time stamps of the table have none"):
+        to_frame(small()).position("2024-01-01 00:00+00:00")
+
+
+@pytest.mark.parametrize("time", ["noon", "01/02/2024", "2024-13-01"])
+def test_a_text_that_is_no_clear_time_is_refused(time: str) -> None:
+    with pytest.raises(InputError, match=f"'{time}' is not a time stamp"):
+        to_frame(small()).position(time)
 
 
 # --- the grid ---

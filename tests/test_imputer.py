@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from casper import Casper, InputError, neural, windows
+from casper import Casper, InputError, neural, overlap, windows
 from casper.baselines.linear import LinearImputer
 from casper.datasets import Benchmark
 from casper.frame import from_arrays
@@ -262,7 +262,7 @@ def test_many_batches_give_what_one_batch_gives(
 
 @pytest.mark.parametrize(("starts", "groups"), [([0, 6, 12, 18, 20], [[0, 2], [1, 3], [4]]), ([3], [[0]]), ([], [])])
 def test_windows_are_grouped_so_that_none_of_a_group_overlap(starts: list[int], groups: list[list[int]]) -> None:
-    assert [group.tolist() for group in neural._apart(np.asarray(starts), 12)] == groups
+    assert [group.tolist() for group in overlap._groups_apart(np.asarray(starts), 12)] == groups
 
 
 # ---------------------------------------------------------------------- benchmarks

@@ -251,13 +251,26 @@ def test_other_methods_stand_below_ours_with_size_and_time_beside_the_published_
 
 
 def test_the_recipe_is_judged_by_validation_errors_best_first(tmp_path: Path) -> None:
-    for number, (label, error) in enumerate({"preset best": 8.8, "width 32": 9.3, "own queries": 8.7}.items()):
-        put_run(tmp_path, "recipe", label, number=number, validation_mae=error, mae=77.0)
+    for number, (label, error) in enumerate({"starting point": 8.8, "width 32": 10.3, "own queries": 8.7}.items()):
+        put_run(tmp_path, "recipe", label, number=number, validation_mae=error, held_back_mae=12.0, mae=77.0)
     text = section(page_text(read_results(tmp_path)), "What helps and what does not")
     lines = [line for line in text.splitlines() if line.startswith("| ")][1:]
     assert lines == [
-        "| own queries | 8.700 | -0.100 |",
-        "| preset best | 8.800 |  |",
-        "| width 32 | 9.300 | +0.500 |",
+        "| own queries | 8.700 | -0.100 | 12.000 |",
+        "| starting point | 8.800 |  | 12.000 |",
+        "| width 32 | 10.300 | +1.500 | 12.000 |",
     ]
     assert "77" not in text, "test errors choose nothing"
+
+
+def test_error_bars_are_told_with_their_coverage_by_gap_and_level(tmp_path: Path) -> None:
+    def of_share(coverage: float) -> dict[str, Any]:
+        by_gap = {"1": {"coverage": coverage, "cells": 5}, "25+": {"coverage": None, "cells": 0}}
+        levels = [{"coverage": coverage, "cells": 3}, {"coverage": coverage - 0.1, "cells": 2}]
+        return {"coverage": coverage, "width": 10 * coverage, "by_gap": by_gap, "by_level": levels}
+
+    intervals = {"crps": 0.1234, "shares": {"0.5": of_share(0.51), "0.9": of_share(0.895)}}
+    put_run(tmp_path, "main", "best", intervals=intervals)
+    text = section(page_text(read_results(tmp_path)), "Error bars")
+    assert "| AQI-36 | best | 51.0% | 89.5% | 5.1 | 8.95 | 0.1234 | 0.0997 | 0.1056 | 1 |" in text
+    assert "| AQI-36 | best | 90% | 1: 89.5%, 25+: - | 89.5%, 79.5% |" in text

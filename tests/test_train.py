@@ -399,7 +399,7 @@ def test_progress_is_drawn_on_standard_error_only_when_asked_for(
     shown = capsys.readouterr()
     assert shown.out == ""
     assert "epoch 1/1" in shown.err
-    with TrainingProgress(SHORT.replace(batches_per_epoch=30), shown=True) as progress:
+    with TrainingProgress(SHORT.replace(batches_per_epoch=30), True) as progress:
         progress.begin_epoch(0)
         for _ in range(30):
             progress.step(torch.tensor(0.125))
@@ -407,9 +407,17 @@ def test_progress_is_drawn_on_standard_error_only_when_asked_for(
     assert "0.125" in capsys.readouterr().err
 
 
+def test_progress_can_be_told_to_somebody_instead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told: list[tuple[str, float]] = []
+    training = SHORT.replace(epochs=2, batches_per_epoch=25)
+    fit(tmp_path, training=training, progress=lambda what, share: told.append((what, share)))
+    assert told == [("training", 0.5), ("training", 1.0)]
+    assert capsys.readouterr() == ("", "")
+
+
 def test_trainings_side_by_side_share_one_display_and_say_who_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    with TrainingProgress(SHORT, shown=True, label="seed 7") as one:
-        with TrainingProgress(SHORT, shown=True, label="seed 8") as other:
+    with TrainingProgress(SHORT, "seed 7") as one:
+        with TrainingProgress(SHORT, "seed 8") as other:
             one.begin_epoch(0)
             other.begin_epoch(1)
             other.end_epoch(0.5, 2.5, 1.5)

@@ -120,3 +120,21 @@ def test_the_last_step_is_hidden_for_everybody_where_it_is_to_be_foretold() -> N
     both = masks(forecast_gaps=0.5, block_gaps=0.5).draw(everything(400), generator())
     foretold = (both == hidden[:1]).all(dim=(1, 2))
     assert 0.4 < foretold.float().mean() < 0.65
+
+
+def test_a_blackout_silences_the_whole_network_for_runs_of_steps() -> None:
+    masks = TrainingMasks(
+        TrainingConfig(blackout_gaps=1.0),
+        gaps=torch.zeros(100, 5, dtype=torch.bool),
+        gap_starts=torch.zeros(0, dtype=torch.long),
+    )
+    hidden = masks.draw(torch.ones(400, 5, 24, dtype=torch.bool), torch.Generator().manual_seed(0))
+    assert (hidden == hidden[:, :1]).all(), "all sensors at once"
+    steps = hidden[:, 0]
+    assert 0.2 < steps.float().mean() < 0.7
+    assert (~steps).any(dim=1).all(), "something is left to see"
+    assert steps.any(dim=1).float().mean() > 0.9
+    lone = steps[:, 1:-1] & ~steps[:, :-2] & ~steps[:, 2:]
+    longer = steps[:, :-5].unfold(1, 6, 1).all(dim=2)
+    assert lone.any(), "short ones"
+    assert longer.any(), "long ones"

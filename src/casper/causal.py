@@ -17,11 +17,19 @@ from casper.files import atomic
 
 if TYPE_CHECKING:
     import networkx as nx
+    from matplotlib.axes import Axes
 
 COLUMNS = ("source", "target", "lag", "weight", "stability")
 SelfPairs = Literal["left out", "negatives"]
 """How pairs of a sensor with itself count when a graph is compared with the truth."""
 _FORMAT = "casper-causal-graph-1"
+MEANINGS = {
+    "weight": "the share of a value's message that comes from the source at that lag",
+    "attention": "the share of the attention that goes to the source at that lag, before the gates",
+    "rho": "the probability that the gate from the source at that lag is open",
+    "influence": "how much the estimate would change, in deviations, if the gate from the source at that lag were shut",
+}
+"""What an edge of CASPER's weighs, for people; by `casper.drawn_on.Measure`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,6 +290,28 @@ class CausalGraph:
         step = None if held["step_seconds"] is None else pd.Timedelta(seconds=held["step_seconds"])
         edges = pd.DataFrame(held["edges"], columns=list(COLUMNS))
         return cls.build(held["sensors"], edges, step=step, origin=held["origin"])
+
+    @property
+    def meaning(self) -> str | None:
+        """What a weight is, in words, if it is known: "a weight is ..."."""
+        return self.origin.get("weights") or MEANINGS.get(str(self.origin.get("measure")))
+
+    def plot(self, sensors: pd.DataFrame | None = None, ax: Axes | None = None) -> Axes:
+        """Arrows on a map from the strongest causes of every sensor, if their places (id, latitude, longitude) are
+        given, or a matrix of sources and targets. Without `ax` into a new figure of pyplot, as pandas does."""
+        from casper.report.graph_pictures import draw_graph
+
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            _, ax = plt.subplots(figsize=(8, 7), layout="constrained")
+        draw_graph(ax, self, sensors)
+        return ax
+
+    def _repr_html_(self) -> str:
+        from casper.report.notebook import graph_html
+
+        return graph_html(self)
 
     def records(self) -> list[dict[str, Any]]:
         """Edges as plain Python values, None for what is not known."""

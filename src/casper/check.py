@@ -53,7 +53,8 @@ class Suspicion:
             "sentinel": f"{self.count} times {self.value:g}, which often stands for a hole: {_remedy(self.value)}",
             "zeros": f"{self.count} zeros in runs of {STUCK_STEPS} steps or more",
             "stuck": f"{self.count} readings in runs of {STUCK_STEPS} equal values or more, such as {self.value:g}",
-            "outlier": f"{self.count} readings very far from the others, such as {self.value:g}",
+            "outlier": f"{self.count} {'reading' if self.count == 1 else 'readings'} very far from the others, "
+            f"such as {self.value:g}",
         }
         return f"{self.sensor}: {what[self.kind]}, first at {self.time}"
 

@@ -6,11 +6,11 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from casper import __version__, cli_causal, cli_research
+from casper import __version__, cli_causal, cli_plot, cli_report, cli_research
 from casper.errors import InputError, ProblemsError
 from casper.options import (
     Adjacency,
@@ -42,12 +42,15 @@ from casper.options import (
     ValueColumn,
     fit_table,
     graph_inputs,
+    interval_shares,
     method_options,
     read_file,
+    refuse_error_bars,
     refuse_output,
     refuse_settings,
     training_folder,
     training_in,
+    write_error_bars,
 )
 
 if TYPE_CHECKING:
@@ -237,6 +240,13 @@ def impute(
     device: DeviceOption = Device.auto,
     settings: Settings = None,
     all_steps: Annotated[bool, typer.Option("--all-steps", help="Also write rows for steps that had none.")] = False,
+    error_bars: Annotated[
+        Path | None, typer.Option("--error-bars", help="Also write the ends of every filled value's intervals (.csv).")
+    ] = None,
+    intervals: Annotated[
+        str, typer.Option(help="For --error-bars: shares of the true values that the intervals are to hold.")
+    ] = "0.5,0.9",
+    report: cli_report.ReportPath = None,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
@@ -247,6 +257,10 @@ def impute(
 
     console.set_up_notes(quiet=quiet)
     refuse_output(out, force=force)
+    shares = None if error_bars is None else interval_shares(intervals)
+    if error_bars is not None:
+        refuse_error_bars(error_bars, force=force)
+    cli_report.check_report(report, force=force)
     read, look = read_file(table, layout, time_column, id_column, value_column, ignore_column, key)
     if model is not None:
         refuse_settings(settings, beside="--model")
@@ -257,12 +271,22 @@ def impute(
         options = method_options(method, preset=preset, seed=seed, device=device, progress=not quiet, settings=settings)
         imputer = make_imputer(method, **options)
         fit_table(imputer, read, sensors, distances, adjacency, freq, timezone, missing_value)
-    filled = imputer.impute(read, freq=freq, timezone=timezone, missing_values=missing_value, all_steps=all_steps)
+    as_read: dict[str, Any] = {"freq": freq, "timezone": timezone, "missing_values": missing_value}
+    if error_bars is None or shares is None:
+        filled = imputer.impute(read, all_steps=all_steps, **as_read)
+    else:
+        with_bars = imputer.impute(read, intervals=shares, all_steps=all_steps, **as_read)
+        filled = with_bars.table
+        write_error_bars(with_bars, error_bars)
     if model is not None:  # a fit has told them already
         console.note(*filled.attrs["casper"]["notes"])
     # Rows that the file did not have cannot be written in its very form.
     write_table(filled, out, like=look if filled.index.equals(read.index) else None, force=force)
     console.show_filled(out, filled)
+    if error_bars is not None:
+        typer.echo(f"Wrote {error_bars}: a row for every filled value, with its intervals")
+    if report is not None:
+        cli_report.write(report, imputer, read, file=table, sensors=sensors, force=force, **as_read)
 
 
 @app.command()
@@ -306,4 +330,6 @@ def _each(error: InputError) -> list[str]:
 
 
 cli_causal.add_commands(app)
+cli_plot.add_commands(app)
+cli_report.add_commands(app)
 cli_research.add_commands(app)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,6 +34,8 @@ from casper.options import (
 )
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from casper.causal import CausalGraph
     from casper.imputer import Casper
 
@@ -40,6 +43,11 @@ _GRAPH_FILE = "File for the graph: .json (everything), .graphml, .parquet or .cs
 Model = Annotated[str, typer.Option(help="Folder of a fitted model, or the name of shipped weights.")]
 GraphOut = Annotated[Path, typer.Option("--out", "-o", help=_GRAPH_FILE)]
 Layer = Annotated[int | None, typer.Option(help="Only this layer of the model; otherwise the mean of all.")]
+
+
+Sensor = Annotated[str, typer.Option(help="Whose value.")]
+Time = Annotated[str, typer.Option(help="When: a time stamp as the table has it, such as '2024-03-01 12:00'.")]
+Places = Annotated[Path | None, typer.Option(help="File with id, latitude, longitude, for the picture.")]
 
 
 class MeasureName(StrEnum):
@@ -71,7 +79,7 @@ def graph(
     picture: Annotated[
         Path | None, typer.Option(help="Also draw the sensors and arrows (needs --sensors); .png, .svg or .pdf.")
     ] = None,
-    sensors: Annotated[Path | None, typer.Option(help="File with id, latitude, longitude, for the picture.")] = None,
+    sensors: Places = None,
     device: DeviceOption = Device.auto,
     layout: LayoutOption = Layout.auto,
     time_column: TimeColumn = None,
@@ -86,7 +94,6 @@ def graph(
     from casper import console
     from casper.frame import match_sensors
     from casper.io import read_sensors
-    from casper.report import pictures
 
     console.set_up_notes(quiet=quiet)
     _check_files(out, picture, force=force)
@@ -101,19 +108,16 @@ def graph(
     found = found.constrained() if past_only else found
     found = found.top(top) if top else found
     found.write(out)
-    if picture is not None and places is not None:
-        title = f"What each sensor is filled from ({table.name})"
-        pictures.save(pictures.map_picture(places, found.edges, title=title), picture)
     _tell(found, out)
     if picture is not None:
-        typer.echo(f"Wrote {picture}: of every pair of sensors its strongest lag")
+        _draw(found, places, picture, f"What each sensor is filled from ({table.name})")
 
 
 def explain(
     table: Table,
     model: Model,
-    sensor: Annotated[str, typer.Option(help="Whose value.")],
-    time: Annotated[str, typer.Option(help="When: a time stamp of the table, such as '2024-03-01 12:00'.")],
+    sensor: Sensor,
+    time: Time,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A picture (.png, .svg, .pdf) or all causes (.csv, .parquet).")
     ] = None,
@@ -131,25 +135,27 @@ def explain(
     """Show what one value is made from: which sensors, at which steps, with and without the causal gates."""
     from casper import console
     from casper.files import atomic, refuse_overwriting
-    from casper.report import pictures
     from casper.report.explanation_picture import explanation_picture
+    from casper.report.style import SUFFIXES, save
 
     if out is not None:
-        if out.suffix.lower() not in (*pictures.SUFFIXES, ".csv", ".parquet"):
-            raise InputError(f"{out}: an explanation is written as {', '.join(pictures.SUFFIXES)}, .csv or .parquet")
+        if out.suffix.lower() not in (*SUFFIXES, ".csv", ".parquet"):
+            raise InputError(f"{out}: an explanation is written as {', '.join(SUFFIXES)}, .csv or .parquet")
         refuse_overwriting(out, force=force)
     read, _ = read_file(table, layout, time_column, id_column, value_column, ignore_column, key)
     explanation = _casper(model, device, quiet=True).explain(read, sensor=sensor, time=time, layer=layer)
     causes = explanation.causes()
-    if out is not None and out.suffix.lower() in pictures.SUFFIXES:
-        pictures.save(explanation_picture(explanation), out)
+    if out is not None and out.suffix.lower() in SUFFIXES:
+        save(explanation_picture(explanation), out)
     elif out is not None:
         with atomic(out) as temporary:
             causes.to_csv(temporary, index=False) if out.suffix == ".csv" else causes.to_parquet(temporary)
     if as_json:
-        typer.echo(causes.to_json(orient="records", date_format="iso"))
+        value = {name: getattr(explanation, name) for name in ("sensor", "estimate", "measured")}
+        listed = json.loads(causes.to_json(orient="records", date_format="iso"))
+        typer.echo(json.dumps({**value, "time": explanation.time.isoformat(), "causes": listed}))
         return
-    console.show_causes(f"{explanation.sensor} at {explanation.time}", causes)
+    console.show_causes(explanation, causes)
     if out is not None:
         typer.echo(f"Wrote {out}")
 
@@ -161,6 +167,12 @@ def discover(
         str, typer.Option(help="casper, pcmci, ngc, esru, lccm, ngm or cuts (see `casper methods`).")
     ] = "casper",
     refits: Annotated[int, typer.Option(min=0, help="Look again at so many resampled series for stability.")] = 0,
+    top: Annotated[int, typer.Option(min=0, help="Print so many of the strongest edges.")] = 8,
+    picture: Annotated[
+        Path | None,
+        typer.Option(help="Also draw it, .png, .svg or .pdf: a matrix, or with --sensors arrows on a map."),
+    ] = None,
+    sensors: Places = None,
     seed: Seed = 0,
     device: DeviceOption = Device.auto,
     settings: Settings = None,
@@ -176,18 +188,27 @@ def discover(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Find which columns of a table cause which, by CASPER or another method of causal discovery."""
+    """Find which columns of a table cause which, by CASPER or another method of causal discovery.
+
+    `casper methods --settings NAME` lists what --set can change.
+    """
     import pandas as pd
 
     from casper import console
     from casper.discovery import discover as find_causes
-    from casper.frame import to_frame
+    from casper.frame import match_sensors, to_frame
+    from casper.io import read_sensors
     from casper.progress import told_progress
 
     console.set_up_notes(quiet=quiet)
-    _check_files(out, None, force=force)
+    _check_files(out, picture, force=force)
+    if sensors is not None and picture is None:
+        raise InputError("--sensors gives the places for a picture: say where to write it with --picture FILE")
+    places = None if sensors is None else read_sensors(sensors)
     read, _ = read_file(table, layout, time_column, id_column, value_column, ignore_column, key)
     frame = to_frame(read, freq=freq, timezone=timezone, missing_values=tuple(missing_value or ()))
+    if places is not None:
+        match_sensors(places, frame.sensors)  # before any work is done
     console.note(*frame.notes)
     if frame.dead:
         console.note(f"Without any reading, and therefore left out: {', '.join(frame.dead)}")
@@ -196,7 +217,9 @@ def discover(
     with told_progress(method, shown=not quiet) as tell:
         found = find_causes(series, method=method, seed=seed, device=device.value, refits=refits, tell=tell, **chosen)
     found.write(out)
-    _tell(found, out)
+    _tell(found, out, most=top)
+    if picture is not None:
+        _draw(found, places, picture, f"Who influences whom ({table.name}, by {method})")
 
 
 def _casper(name: str, device: Device, *, quiet: bool) -> Casper:
@@ -209,18 +232,28 @@ def _check_files(out: Path, picture: Path | None, *, force: bool) -> None:
     """Before any work is done."""
     from casper.causal import GRAPH_SUFFIXES
     from casper.files import refuse_overwriting
-    from casper.report.pictures import SUFFIXES
+    from casper.report.style import check_suffix
 
     if out.suffix not in GRAPH_SUFFIXES:
         raise InputError(f"{out}: a graph is written as {', '.join(GRAPH_SUFFIXES)}")
-    if picture is not None and picture.suffix.lower() not in SUFFIXES:
-        raise InputError(f"{picture}: pictures are written as {', '.join(SUFFIXES)}")
+    if picture is not None:
+        check_suffix(picture)
     for path in filter(None, (out, picture)):
         refuse_overwriting(path, force=force)
 
 
-def _tell(found: CausalGraph, out: Path) -> None:
+def _tell(found: CausalGraph, out: Path, *, most: int = 8) -> None:
     from casper import console
 
-    console.show_edges(found)
+    if most:
+        console.show_edges(found, most=most)
     typer.echo(f"Wrote {len(found):,} edges between {len(found.sensors)} sensors to {out}")
+
+
+def _draw(found: CausalGraph, places: pd.DataFrame | None, picture: Path, title: str) -> None:
+    from casper.report.graph_pictures import ARROWS_OF_SENSOR, graph_picture
+    from casper.report.style import save
+
+    save(graph_picture(found, places, title=title), picture)
+    shown = "a matrix" if places is None else f"the {ARROWS_OF_SENSOR} strongest causes of every sensor"
+    typer.echo(f"Wrote {picture}: {shown}, of every pair its strongest lag")

@@ -1,4 +1,4 @@
-"""Commands for people who compare methods: evaluate, reproduce, results, methods, data."""
+"""Commands for people who compare methods: evaluate, reproduce, results, methods, models, data."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ProtocolName(StrEnum):
 
 
 def add_commands(app: typer.Typer) -> None:
-    for command in (evaluate, reproduce, results, methods):
+    for command in (evaluate, reproduce, results, methods, models):
         app.command()(command)
     app.add_typer(data, name="data", no_args_is_help=True)
 
@@ -210,14 +210,41 @@ def results(
         typer.echo(short_table(read))
 
 
-def methods() -> None:
+def methods(
+    settings: Annotated[
+        str | None, typer.Option(metavar="NAME", help="List the settings of this method instead, for --set.")
+    ] = None,
+) -> None:
     """List every imputer there is, and every method of causal discovery."""
     from casper import console
     from casper.discovery import DISCOVERERS
     from casper.methods import METHODS
+    from casper.settings import method_settings
 
+    if settings is not None:
+        found = method_settings(settings)
+        for heading, listed in found.items():
+            console.show_settings(f"{settings}: {heading}", listed)
+        if not found:
+            typer.echo(f"{settings} has no settings.")
+        return
     console.show_methods("fill tables", {name: method.summary for name, method in METHODS.items()})
     console.show_methods("find causes", {name: method.summary for name, method in DISCOVERERS.items()})
+
+
+def models(
+    name: Annotated[str | None, typer.Argument(help="Only this one: a name, or the folder of a fitted model.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what the models that come with the package know: data, period, recipe, error, intended use."""
+    from casper import console, pretrained
+
+    cards = {one: pretrained.read(one).description["card"] for one in ([name] if name else pretrained.shipped())}
+    if as_json:
+        typer.echo(json.dumps(cards, indent=2))
+        return
+    for one, card in cards.items():
+        console.show_card(one, card)
 
 
 @data.command("list")

@@ -185,6 +185,8 @@ class TrainingConfig(Configuration):
     """Share of training windows that hide runs of steps of some sensors, as when a sensor fails."""
     forecast_gaps: float = 0.0
     """Share of training windows that hide all of their last step, as when it is to be foretold."""
+    blackout_gaps: float = 0.0
+    """Share of training windows in which the whole network is silent for some runs of steps, as when a server fails."""
     train_on_hidden: bool = False
     """Benchmarks only: learn also from the readings that are hidden in the training steps, as GRIN and PriSTI do."""
     sparsity: float = 1e-3
@@ -214,10 +216,11 @@ class TrainingConfig(Configuration):
             len(self.hidden_shares) > 0 and all(0 < share < 1 for share in self.hidden_shares),
             f"hidden_shares must lie between 0 and 1, not {self.hidden_shares}",
         )
-        kinds = (self.copied_gaps, self.block_gaps, self.forecast_gaps)
+        kinds = (self.copied_gaps, self.block_gaps, self.forecast_gaps, self.blackout_gaps)
         require(
             min(kinds) >= 0 and sum(kinds) <= 1,
-            f"copied_gaps, block_gaps and forecast_gaps add up to at most 1: {', '.join(map(str, kinds))} do not",
+            "copied_gaps, block_gaps, forecast_gaps and blackout_gaps add up to at most 1: "
+            f"{', '.join(map(str, kinds))} do not",
         )
         require(
             self.sensors_per_batch is None or self.sensors_per_batch >= 2,

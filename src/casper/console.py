@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,9 @@ if TYPE_CHECKING:  # printing a summary must not wait for PyTorch to be loaded
     from casper.check import TableSummary
     from casper.datasets import Check
     from casper.demo import DemoResult
+    from casper.explanation import Explanation
     from casper.graph import SensorGraph
+    from casper.settings import Setting
 
 _MOST_LISTED = 8
 
@@ -106,21 +109,40 @@ def show_scores(scores: Mapping[str, Any]) -> None:
     _console().print(table)
 
 
-def show_edges(graph: CausalGraph) -> None:
-    """The strongest ones, without self-pairs."""
+def show_edges(graph: CausalGraph, *, most: int = _MOST_LISTED) -> None:
+    """The strongest ones, without self-pairs, and what their weights are."""
     table = Table("source", "target", "lag", "weight", "stability", title="strongest edges", title_justify="left")
-    for edge in graph.without_self().strongest(_MOST_LISTED).records():
+    for edge in graph.without_self().strongest(most).records():
         lag = "" if edge["lag"] is None else f"{edge['lag']:+d}"
         stability = "" if edge["stability"] is None else f"{edge['stability']:.0%}"
         table.add_row(edge["source"], edge["target"], lag, f"{edge['weight']:.4g}", stability)
-    _console().print(table)
+    console = _console()
+    console.print(table)
+    if graph.meaning is not None:
+        console.print(f"A weight is {graph.meaning}.", highlight=False, soft_wrap=True)
 
 
-def show_causes(what: str, causes: pd.DataFrame) -> None:
-    table = Table("source", "time", "lag", "attention", "rho", "weight", title=what, title_justify="left")
+def show_causes(explanation: Explanation, causes: pd.DataFrame) -> None:
+    what = f"{explanation.sensor} at {explanation.time}"
+    console = _console()
+    measured = "there is no reading" if explanation.measured is None else f"the reading is {explanation.measured:.6g}"
+    hidden = "" if explanation.measured is None else " and was hidden from it"
+    console.print(
+        f"{what}: the model says {explanation.estimate:.6g}; {measured}{hidden}.", highlight=False, soft_wrap=True
+    )
+    table = Table("source", "time", "lag", "attention", "rho", "weight", title="drawn from", title_justify="left")
     for cause in causes.head(_MOST_LISTED).itertuples():
-        numbers = (f"{getattr(cause, name):.3f}" for name in ("attention", "rho", "weight"))
+        numbers = (f"{getattr(cause, name):.3g}" for name in ("attention", "rho", "weight"))
         table.add_row(str(cause.source), str(cause.time), f"{cause.lag:+d}", *numbers)
+    console.print(table)
+
+
+def show_settings(heading: str, settings: Sequence[Setting]) -> None:
+    names = list(settings[0].values)
+    table = Table("setting", *names, "what it is", title=heading, title_justify="left")
+    for one in settings:
+        values = (value if isinstance(value, str) else json.dumps(value) for value in one.values.values())
+        table.add_row(one.name, *values, ". ".join(filter(None, (one.takes, one.meaning))))
     _console().print(table)
 
 
@@ -129,6 +151,20 @@ def show_methods(purpose: str, summaries: Mapping[str, str]) -> None:
     for name, summary in summaries.items():
         table.add_row(name, summary)
     _console().print(table)
+
+
+def show_card(name: str, card: Mapping[str, Any]) -> None:
+    table = Table(title=f"model {name}", title_justify="left", show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for label, value in ((label, value) for label, value in card.items() if value is not None):
+        told = ", ".join(f"{key} {_figure(one)}" for key, one in value.items()) if isinstance(value, dict) else value
+        table.add_row(label.replace("_", " "), _figure(told))
+    _console().print(table)
+
+
+def _figure(value: Any) -> str:
+    return f"{value:.5g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def show_benchmarks(at_hand: Mapping[str, Sequence[str]]) -> None:

@@ -10,14 +10,17 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from casper.calibration import check_share
 from casper.datasets import Benchmark, Protocol
+from casper.error_bars import ErrorBars, cut_off
 from casper.errors import InputError, some
+from casper.filled import Filled
 from casper.frame import SensorFrame, to_frame
 from casper.graph import SensorGraph, build_graph
 
@@ -78,22 +81,55 @@ class Imputer(ABC):
         self._remember(frame, graph, options)
         return self
 
+    @overload
     def impute(
         self,
         table: pd.DataFrame,
         *,
+        intervals: None = None,
         freq: str | None = None,
         timezone: str | None = None,
         missing_values: Sequence[float] | None = None,
         all_steps: bool = False,
-    ) -> pd.DataFrame:
+    ) -> pd.DataFrame: ...
+
+    @overload
+    def impute(
+        self,
+        table: pd.DataFrame,
+        *,
+        intervals: Sequence[float],
+        freq: str | None = None,
+        timezone: str | None = None,
+        missing_values: Sequence[float] | None = None,
+        all_steps: bool = False,
+    ) -> Filled: ...
+
+    def impute(
+        self,
+        table: pd.DataFrame,
+        *,
+        intervals: Sequence[float] | None = None,
+        freq: str | None = None,
+        timezone: str | None = None,
+        missing_values: Sequence[float] | None = None,
+        all_steps: bool = False,
+    ) -> pd.DataFrame | Filled:
         """The same table without holes. Observed values come back bit for bit; `attrs["casper"]` holds what was
         noticed: notes, and the sensors that never reported and were filled from the others. The table is read as the
-        fitted one was, unless told otherwise. Its rows come back; with `all_steps`, also steps that had no row."""
+        fitted one was, unless told otherwise. Its rows come back; with `all_steps`, also steps that had no row.
+
+        intervals: shares such as (0.5, 0.9); then the table comes with the ends of intervals that hold so many of the
+        true values, see `Filled`.
+        """
         frame = self._options.changed(freq, timezone, missing_values).to_frame(table)
         order = self.column_order(frame)
+        ordered = frame.select(order)
+        if intervals is not None:
+            self._check_intervals(intervals)
+        estimate = self.impute_frame(ordered)
         filled = np.empty_like(frame.values)
-        filled[:, order] = self.impute_frame(frame.select(order))
+        filled[:, order] = estimate
         result = frame.restore(filled, all_steps=all_steps)
         result.attrs["casper"] = {
             "method": self.name,
@@ -101,7 +137,51 @@ class Imputer(ABC):
             "notes": list(frame.notes),
             "flagged": list(frame.dead),
         }
-        return result
+        if intervals is None:
+            return result
+        bars = self.error_bars(ordered, estimate, intervals)
+        place = np.argsort(order)  # of the table's sensors among the model's
+
+        def as_table(values: NDArray[Any]) -> pd.DataFrame:
+            return frame.as_table(values[:, place], all_steps=all_steps)
+
+        return Filled(
+            table=result,
+            observed=frame.as_table(frame.observed, all_steps=all_steps),
+            lower={share: as_table(lower) for share, lower in bars.lower.items()},
+            upper={share: as_table(upper) for share, upper in bars.upper.items()},
+            flagged=as_table(bars.flagged),
+            flagged_sensors=cut_off(ordered, self.graph, bars.flagged),
+            notes=frame.notes,
+        )
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether `impute` can give error bars."""
+        return self.why_no_intervals is None
+
+    @property
+    def why_no_intervals(self) -> str | None:
+        """Why there are no error bars, and what to do about it; None if there are."""
+        return f"{self.name} gives no error bars: only methods with a network do (see `casper methods`)"
+
+    def error_bars(
+        self,
+        frame: SensorFrame,  # noqa: ARG002  # for those who have them
+        filled: NDArray[np.float64],  # noqa: ARG002
+        shares: Sequence[float],  # noqa: ARG002
+    ) -> ErrorBars:
+        """Around the filled values (T, N), sensors in the order of the frame that was fitted."""
+        raise InputError(self.why_no_intervals or "")
+
+    def _check_intervals(self, shares: Sequence[float]) -> None:
+        """Before any work is done."""
+        if isinstance(shares, int | float | str) or not len(shares):
+            raise InputError(f"intervals are given as shares such as (0.5, 0.9), not {shares!r}")
+        for share in shares:
+            check_share(share)
+        if self.why_no_intervals is not None:
+            raise InputError(self.why_no_intervals)
 
     def transform(self, table: pd.DataFrame) -> pd.DataFrame:
         """`impute`, under the name scikit-learn users expect."""
@@ -138,6 +218,10 @@ class Imputer(ABC):
     def impute_frame(self, frame: SensorFrame) -> NDArray[np.float64]:
         """(T, N) without NaN, sensors in the order of the frame that was fitted."""
 
+    def impute_steps(self, frame: SensorFrame, wanted: NDArray[np.bool_]) -> NDArray[np.float64]:  # noqa: ARG002
+        """`impute_frame`, when only some steps (T,) matter: the others may stay as they are, to save time."""
+        return self.impute_frame(frame)
+
     def fit_benchmark(self, benchmark: Benchmark) -> None:
         """Learn from what a benchmark lets a method see under its protocol, or under the one usual for the method."""
         tested = benchmark.test_steps[:, None]
@@ -170,6 +254,20 @@ class Imputer(ABC):
         if self._graph is None:
             raise InputError(f"this {self.name} imputer is not fitted yet; call fit(table) first")
         return self._graph
+
+    @property
+    def is_fitted(self) -> bool:
+        return self._graph is not None
+
+    @property
+    def step(self) -> pd.Timedelta | None:
+        """The time step of the table that was fitted; None before."""
+        return self._step
+
+    def _repr_html_(self) -> str:
+        from casper.report.notebook import imputer_html
+
+        return imputer_html(self)
 
     def column_order(self, frame: SensorFrame) -> NDArray[np.int64]:
         """Where each fitted sensor stands in the frame; refuses tables of other sensors or another step."""

@@ -1,4 +1,4 @@
-"""The demo: a simulated network, shipped weights, the truth to compare with, and pictures."""
+"""The demo: a simulated network, shipped weights, the truth to compare with, pictures, and a report."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ import pandas as pd
 from casper.baselines.knn import NeighbourMeanImputer
 from casper.baselines.linear import LinearImputer
 from casper.baselines.mean import MeanImputer
+from casper.causal import CausalGraph
 from casper.contract import Imputer
+from casper.errors import MissingPackageError
 from casper.files import atomic_folder, refuse_replacing_folder
 from casper.imputer import Casper
 from casper.report import pictures
-from casper.simulate import simulate
+from casper.report.html import write_report
+from casper.simulate import Simulation, simulate
 
 _UNIT = "PM2.5, ug/m3"
+_REPORT = "report.html"
 FILES = {
     "filled.csv": "the table without holes",
     "readings.csv": "the table with holes",
@@ -29,6 +33,7 @@ FILES = {
     "true_graph.png": "the sensors and the true causal arrows",
     "graph.json": "who is filled from whom, at which lag",
     "found_graph.png": "the strongest of these as arrows, to compare with the true ones",
+    _REPORT: "all of it as a page: open it in a browser",
 }
 _WINDOWS_FOR_GRAPH = 48
 _ARROWS_OF_SENSOR = 3
@@ -89,7 +94,27 @@ def run_demo(out: Path, *, force: bool) -> DemoResult:
         graph.write(folder / "graph.json")
         for name, figure in figures.items():
             pictures.save(figure, folder / name)
-    files = {out / name: what for name, what in FILES.items()}
+        no_report = _write_report(folder / _REPORT, casper, made, graph)
+    files = {out / name: what for name, what in FILES.items() if no_report is None or name != _REPORT}
     share = hidden.mean()
     about = f"{hidden.shape[1]} simulated stations, {hidden.shape[0]:,} hours, {share:.0%} of the readings missing."
+    about += "" if no_report is None else f" There is no report: {no_report}."
     return DemoResult(scores, int(hidden.sum()), files, about, time.perf_counter() - begun)
+
+
+def _write_report(path: Path, model: Casper, made: Simulation, graph: CausalGraph) -> str | None:
+    """Or why there is none."""
+    try:
+        write_report(
+            path,
+            model,
+            made.table,
+            sensors=made.sensors,
+            name="readings.csv",
+            unit="µg/m³",
+            graph=graph,
+            command="casper report readings.csv --model demo --sensors sensors.csv --unit µg/m³ -o report.html",
+        )
+    except MissingPackageError as missing:
+        return str(missing)
+    return None

@@ -18,14 +18,25 @@ from casper import __version__
 from casper.contract import Imputer
 from casper.datasets import Benchmark
 from casper.files import atomic
+from casper.interval_scores import score_intervals
 from casper.metrics import score_windows
 
 
 def evaluate(imputer: Imputer, benchmark: Benchmark) -> dict[str, Any]:
-    """dataset, method, protocol; mae, mse, mre counted per window; mae_step, mse_step, mre_step per step; n_scored."""
+    """dataset, method, protocol; mae, mse, mre counted per window; mae_step, mse_step, mre_step per step; n_scored.
+
+    intervals: how good the error bars are, see `score_intervals`; None if there are none.
+    """
     scores = score_windows(imputer.impute_windows(benchmark), truth=benchmark.values, hidden=benchmark.hidden)
     protocol = imputer.protocol_of(benchmark)
-    return {"dataset": benchmark.name, "method": imputer.name, "protocol": protocol, **scores}
+    intervals = score_intervals(imputer, benchmark) if imputer.has_intervals else None
+    return {
+        "dataset": benchmark.name,
+        "method": imputer.name,
+        "protocol": protocol,
+        **scores,
+        "intervals": intervals,
+    }
 
 
 def provenance(*, seed: int | None, device: str, started: float) -> dict[str, Any]:

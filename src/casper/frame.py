@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import timedelta, tzinfo
 from decimal import Decimal
 from numbers import Real
 from typing import Any, Literal, cast
@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from casper.errors import InputError, raise_all, some
-from casper.grid import fixed_step, index_stamps, onto_grid, regular_grid
+from casper.grid import ISO_DATE, fixed_step, index_stamps, may_hold_stamps, onto_grid, regular_grid
 from casper.sensors import match_sensors, sensor_list
 
 __all__ = ["SensorFrame", "from_arrays", "match_sensors", "sensor_list", "to_frame"]
@@ -33,6 +33,7 @@ class SensorFrame:
     _table: pd.DataFrame = field(repr=False)  # R rows as they came
     _row_observed: NDArray[np.bool_] = field(repr=False)  # (R, N)
     _cells: NDArray[np.int64] = field(repr=False)  # (R,) the grid step of each row
+    _stamps: pd.DatetimeIndex = field(repr=False)  # (R,) the time of each row, on the clock of `times`
 
     @property
     def dead(self) -> tuple[str, ...]:
@@ -77,12 +78,22 @@ class SensorFrame:
             position: pd.array(_as_dtype(complete[:, position], dtype), dtype=dtype)
             for position, dtype in enumerate(self._table.dtypes)
         }
+        restored = pd.DataFrame(columns, index=self._grid_index())
+        restored.columns = self._table.columns
+        return restored
+
+    def as_table(self, values: NDArray[Any], *, all_steps: bool = False) -> pd.DataFrame:
+        """Any (T, N) under the names and stamps of the caller's table: its rows, or with `all_steps` every step."""
+        came = self._table.index
+        if not all_steps or len(self.times) == len(self._table):
+            return pd.DataFrame(values[self._cells], index=came, columns=self._table.columns)
+        return pd.DataFrame(values, index=self._grid_index(), columns=self._table.columns)
+
+    def _grid_index(self) -> pd.DatetimeIndex:
+        """Every step of the grid, written as the caller's stamps are."""
         came = self._table.index
         naive = isinstance(came, pd.DatetimeIndex) and came.tz is None
-        restored = pd.DataFrame(columns, index=self.times.tz_localize(None) if naive else self.times)
-        restored.columns = self._table.columns
-        restored.index.name = came.name
-        return restored
+        return (self.times.tz_localize(None) if naive else self.times).rename(came.name)
 
     def select(self, order: NDArray[np.int64]) -> SensorFrame:
         """The same frame with its sensors in another order."""
@@ -105,16 +116,52 @@ class SensorFrame:
         )
 
     def position(self, time: str | pd.Timestamp) -> int:
-        """The step of the grid that a time stamp falls on."""
+        """The step of the grid that a time stamp stands for; without an offset it is read as the table writes its own.
+
+        A time beside a step stands for it if it is no farther away than the table's own stamps were moved.
+        """
+        stamp = self._read_stamp(time)
+        nearest = int(self.times.get_indexer(pd.DatetimeIndex([stamp]), method="nearest")[0])
+        moved = np.abs((self._stamps - self.times[self._cells]).to_numpy()).max()
+        if abs(stamp - self.times[nearest]) <= moved:
+            return nearest
+        if not self.times[0] < stamp < self.times[-1]:
+            first, last = self._as_written(self.times[0]), self._as_written(self.times[-1])
+            raise InputError(f"{time} is not in the table, which runs from {first} to {last}")
+        after = int(self.times.searchsorted(stamp))
+        beside = " and ".join(str(self._as_written(self.times[step])) for step in (after - 1, after))
+        raise InputError(f"{time} lies between two steps of the table, {beside}: choose one of them")
+
+    def _read_stamp(self, time: str | pd.Timestamp) -> pd.Timestamp:
+        """On the clock of `times`."""
         try:
+            # Only ISO texts: 01/02/2024 would be read as one of two days without a word.
+            if isinstance(time, str) and not ISO_DATE.match(time):
+                raise ValueError
             stamp = pd.Timestamp(time)
         except ValueError as error:
             raise InputError(f"{time!r} is not a time stamp: write it like 2024-01-31 13:00") from error
+        if stamp.tz is not None and self.times.tz is None:
+            raise InputError(f"{time} has an offset, the time stamps of the table have none: leave it out")
         if stamp.tz is None and self.times.tz is not None:
-            stamp = stamp.tz_localize(self.times.tz, ambiguous=True, nonexistent="shift_forward")
-        if (stamp.tz is None) != (self.times.tz is None) or not self.times[0] <= stamp < self.times[-1] + self.step:
-            raise InputError(f"{time} is not in the table, which runs from {self.times[0]} to {self.times[-1]}")
-        return int(self.times.get_indexer(pd.DatetimeIndex([stamp]), method="pad")[0])
+            stamp = stamp.tz_localize(self._zone_near(stamp), ambiguous=True, nonexistent="shift_forward")
+        return stamp if stamp.tz is None else stamp.tz_convert(self.times.tz)
+
+    def _zone_near(self, stamp: pd.Timestamp) -> tzinfo | None:
+        """The zone in which the table writes its stamps; where each has an offset of its own, that of the nearest."""
+        came = self._table.index
+        if isinstance(came, pd.DatetimeIndex) and came.tz is not None:
+            return came.tz
+        if may_hold_stamps(came) and not isinstance(came, pd.DatetimeIndex | pd.PeriodIndex):
+            written = [pd.Timestamp(one) for one in came]
+            if written[0].tz is not None:
+                apart = [abs((one if stamp.tz else one.tz_localize(None)) - stamp) for one in written]
+                return written[apart.index(min(apart))].tz
+        return self.times.tz
+
+    def _as_written(self, time: pd.Timestamp) -> pd.Timestamp:
+        """The same moment on the clock on which the table writes its stamps."""
+        return time if time.tz is None else time.tz_convert(self._zone_near(time))
 
 
 def to_frame(
@@ -160,7 +207,7 @@ def to_frame(
     on_grid = onto_grid(values, cells, len(times))
     observed = row_observed if on_grid is values else ~np.isnan(on_grid)
     return SensorFrame(
-        on_grid, observed, times, sensors, step, tuple(notes), table.copy(deep=True), row_observed, cells
+        on_grid, observed, times, sensors, step, tuple(notes), table.copy(deep=True), row_observed, cells, stamps
     )
 
 
@@ -178,7 +225,7 @@ def from_arrays(values: ArrayLike, observed: ArrayLike, times: pd.DatetimeIndex,
         raise InputError("the times must be evenly spaced and ascending: use to_frame for a table with other times")
     step = pd.Timedelta(int(differences[0]), unit="ns")
     table = pd.DataFrame(numbers, index=times, columns=list(names), copy=False)
-    return SensorFrame(numbers, present, times, names, step, (), table, present, np.arange(len(times)))
+    return SensorFrame(numbers, present, times, names, step, (), table, present, np.arange(len(times)), times)
 
 
 def _shape_problems(table: pd.DataFrame) -> list[str]:

@@ -86,11 +86,12 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
     def explain(self, table: pd.DataFrame, *, sensor: str, time: str | pd.Timestamp, layer: int = -1) -> Explanation:
         """What one value is made from: attention, rho, beta and weight over neighbours x steps of its window.
 
-        A value that was observed is hidden from the model, so that it has to be made at all.
+        A value that was observed is hidden from the model, so that it has to be made at all. A time without an offset
+        is read as the table writes its own.
         """
         frame = self._options.to_frame(table)
         frame = frame.select(self.column_order(frame))
-        self._check_length(frame)
+        self.check_length(frame)
         query = frame.sensors.index(sensor) if sensor in frame.sensors else None
         if query is None:
             raise InputError(f"there is no sensor {sensor!r} in the table")
@@ -104,12 +105,15 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
         cut.values[0, query, step - first], cut.visible[0, query, step - first] = 0.0, False
         only = torch.tensor([query], device=device)
         seen = next(network.inspect(cut.values, cut.visible, cut.clock, sensors=[only], layer=layer))
+        scaled = network.impute(cut.values, cut.visible, cut.clock)[0, :, step - first]
         return Explanation.build(
             seen,
             query=query,
             step=step - first,
             sensors=frame.sensors,
             times=frame.times[first : first + window],
+            values=frame.values[first : first + window],
+            estimate=float(self._fitted_scaler.unscale(scaled.float().cpu().numpy())[query]),
             neighbours=network.neighbour_index[query].cpu().numpy(),
             present=network.neighbour_present[query].cpu().numpy(),
         )
@@ -128,7 +132,7 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
         """
         frame = self._options.to_frame(table)
         frame = frame.select(self.column_order(frame))
-        self._check_length(frame)
+        self.check_length(frame)
         self._check_layer(layer)
         if measure not in get_args(Measure):
             raise InputError(f"measure must be one of {', '.join(get_args(Measure))}, not {measure!r}")

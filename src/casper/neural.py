@@ -17,18 +17,29 @@ from numpy.typing import NDArray
 
 from casper import pretrained
 from casper.baselines.linear import interpolate
+from casper.calibrated import CalibratedImputer
 from casper.config import NetworkConfig, TrainingConfig
-from casper.contract import Imputer, TableOptions
+from casper.contract import TableOptions
 from casper.datasets import Benchmark, Protocol
+from casper.error_bars import Reading
 from casper.errors import InputError
 from casper.frame import SensorFrame
 from casper.graph import SensorGraph
 from casper.learning import WindowNetwork
-from casper.masks import hide_like_gaps
-from casper.metrics import score_table, window_counts
+from casper.metrics import score_table
+from casper.overlap import averaged, inner_starts, merged, starts_with_holes
 from casper.progress import progress_over
 from casper.train import Accelerator, TrainingData, TrainingResult, check_device, initialised, train, watched_starts
-from casper.windows import Scaler, Series, choose_periods, clock_features, spread_starts, windows_at_once
+from casper.windows import (
+    Scaler,
+    Series,
+    choose_periods,
+    clock_features,
+    refit_starts,
+    spread_starts,
+    starts_within,
+    windows_at_once,
+)
 
 ConfigT = TypeVar("ConfigT", bound=NetworkConfig)
 NetworkT = TypeVar("NetworkT", bound=WindowNetwork)
@@ -42,7 +53,7 @@ class Recipe(Generic[ConfigT]):
     training: TrainingConfig
 
 
-class NeuralImputer(Imputer, Generic[ConfigT, NetworkT]):
+class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
     """An imputer whose network fills windows. A method says its recipe and how its network is made.
 
     Any setting of the network or of its training can be given by name.
@@ -118,9 +129,8 @@ class NeuralImputer(Imputer, Generic[ConfigT, NetworkT]):
     # ------------------------------------------------------------------ fitting
 
     def fit_frame(self, frame: SensorFrame, graph: SensorGraph) -> None:
-        self._check_length(frame)
-        random = np.random.default_rng(self.seed)
-        held = hide_like_gaps(frame.observed, share=self.training.validation_share, rng=random)
+        self.check_length(frame)
+        held = self.hold_back(frame)
         starts = np.arange(len(frame.times) - self.config.window + 1)
         # Windows side by side are enough to watch the error on every held-back cell once or twice.
         watched = spread_starts(len(frame.times), self.config.window, max(1, self.config.window // 2))
@@ -134,6 +144,8 @@ class NeuralImputer(Imputer, Generic[ConfigT, NetworkT]):
             scaled_on=~held,
         )
         self._linear_mae = self._mae_of_linear(frame, held, watched_starts(data, self.training, self.config.window))
+        self._graph = graph
+        self.calibrate_frame(frame, held)
 
     def fit_benchmark(self, benchmark: Benchmark) -> None:
         """Train on the training windows' visible cells, watch the scored cells of the validation windows.
@@ -141,13 +153,13 @@ class NeuralImputer(Imputer, Generic[ConfigT, NetworkT]):
         In sample, the test windows' visible cells are trained on, too.
         """
         steps, window = len(benchmark.frame.times), self.config.window
-        self._check_length(benchmark.frame)
+        self.check_length(benchmark.frame)
         trained_on, known = benchmark.train_starts, benchmark.train_steps
         if self.protocol_of(benchmark) == "in-sample":
             trained_on = np.union1d(trained_on, benchmark.test_starts)
             known = known | benchmark.test_steps
-        train_starts = _refit(trained_on, benchmark.window, window, steps)
-        validation_starts = _refit(benchmark.validation_starts, benchmark.window, window, steps)
+        train_starts = refit_starts(trained_on, benchmark.window, window, steps)
+        validation_starts = refit_starts(benchmark.validation_starts, benchmark.window, window, steps)
         if not (len(train_starts) and len(validation_starts)):
             raise InputError(
                 f"a window of {window} steps is too long for the split of {benchmark.name}; use a smaller one"
@@ -160,10 +172,11 @@ class NeuralImputer(Imputer, Generic[ConfigT, NetworkT]):
             scored=benchmark.hidden & ~handed_back,
             train_starts=train_starts,
             validation_starts=validation_starts,
-            gap_starts=_starts_within(benchmark.gap_source_steps, window),
+            gap_starts=starts_within(benchmark.gap_source_steps, window),
             scaled_on=known[:, None] & ~benchmark.hidden,
         )
         self._remember(benchmark.frame, graph, TableOptions())
+        self.calibrate_on(benchmark)
 
     def _train(
         self,
@@ -230,48 +243,24 @@ class NeuralImputer(Imputer, Generic[ConfigT, NetworkT]):
     # ------------------------------------------------------------------ imputing
 
     def impute_frame(self, frame: SensorFrame) -> NDArray[np.float64]:
-        """Windows overlap by half; near a window's middle the model knows most, so the middle counts most."""
-        self._check_length(frame)
-        window = self.config.window
-        weight = 1.0 + np.minimum(np.arange(window), np.arange(window)[::-1])
-        total = np.zeros(frame.values.shape)
-        weights = np.zeros((len(frame.times), 1))
-        starts = spread_starts(len(frame.times), window, max(1, window // 2))
-        complete_before = np.concatenate(([0], np.cumsum(frame.observed.all(axis=1))))
-        with_holes = starts[complete_before[starts + window] - complete_before[starts] < window]
-        for batch, estimate in self._estimates(frame, with_holes, window):
-            rows = slice(int(batch[0]), int(batch[-1]) + window)
-            together = torch.zeros(rows.stop - rows.start, estimate.shape[1], device=estimate.device)
-            weighted = (estimate.float() * torch.as_tensor(weight, dtype=torch.float32, device=estimate.device)).mT
-            for apart in _apart(batch, window):
-                steps = torch.as_tensor(batch[apart, None] - batch[0] + np.arange(window), device=estimate.device)
-                together[steps] += weighted[torch.as_tensor(apart, device=estimate.device)]
-            total[rows] += together.cpu().numpy()
-            places = (batch[:, None] + np.arange(window)).ravel()
-            weights[:, 0] += np.bincount(places, np.tile(weight, len(batch)), minlength=len(weights))
-        estimated = self._fitted_scaler.unscale(total / np.maximum(weights, 1.0))
-        return np.where(weights > 0, estimated, frame.values)
+        self.check_length(frame)
+        return self.impute_steps(frame, np.ones(len(frame.times), dtype=bool))
+
+    def impute_steps(self, frame: SensorFrame, wanted: NDArray[np.bool_]) -> NDArray[np.float64]:
+        starts = starts_with_holes(frame.observed, self.config.window, wanted)
+        estimated, known = merged(self._estimates(frame, starts, self.config.window), frame.values.shape)
+        return np.where(known[:, None], self._fitted_scaler.unscale(estimated), frame.values)
 
     def impute_windows(self, benchmark: Benchmark) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
         """Every benchmark window on its own. A model with a shorter window averages the ones that fit into it."""
         self.check_benchmark(benchmark)
         frame = benchmark.frame.hide(benchmark.hidden)
         length = min(self.config.window, benchmark.window)
-        offsets = spread_starts(benchmark.window, length, max(1, length // 4))
-        needed = np.unique(benchmark.test_starts[:, None] + offsets)
-        estimates = np.empty((len(needed), len(frame.sensors), length), dtype=np.float32)
-        done = 0
-        for batch, estimate in self._estimates(frame, needed, length):
-            estimates[done : done + len(batch)] = estimate.float().cpu().numpy()
-            done += len(batch)
-        weight = np.zeros(benchmark.window)
-        for offset in offsets:
-            weight[offset : offset + length] += 1.0
-        for starts in np.array_split(benchmark.test_starts, max(1, len(benchmark.test_starts) // 256)):
-            total = np.zeros((len(starts), len(frame.sensors), benchmark.window))
-            for offset in offsets:
-                total[:, :, offset : offset + length] += estimates[np.searchsorted(needed, starts + offset)]
-            yield starts, self._fitted_scaler.unscale((total / weight).swapaxes(1, 2)).swapaxes(1, 2)
+        needed = inner_starts(benchmark.test_starts, benchmark.window, length)
+        for starts, estimate in averaged(
+            self._estimates(frame, needed, length), needed, benchmark.test_starts, window=benchmark.window
+        ):
+            yield starts, self._fitted_scaler.unscale(estimate.swapaxes(1, 2)).swapaxes(1, 2)
 
     @torch.inference_mode()
     def _estimates(
@@ -303,13 +292,16 @@ class NeuralImputer(Imputer, Generic[ConfigT, NetworkT]):
         with torch.inference_mode(False):  # parameters that are moved within it could never have gradients again
             return self.network.to(device), device
 
+    def reading(self) -> Reading:
+        return Reading(self._fitted_scaler, self.graph, self.config.window)
+
     @property
     def _fitted_scaler(self) -> Scaler:
         if self._scaler is None:
             raise InputError("this model is not fitted yet; call fit(table) first")
         return self._scaler
 
-    def _check_length(self, frame: SensorFrame) -> None:
+    def check_length(self, frame: SensorFrame) -> None:
         if len(frame.times) < self.config.window:
             raise InputError(
                 f"the table has {len(frame.times)} steps, the model looks at {self.config.window} at a time; "
@@ -337,7 +329,8 @@ class NeuralImputer(Imputer, Generic[ConfigT, NetworkT]):
             },
             "card": self.describe(),
         }
-        return pretrained.write(Path(folder), self.network, self.graph, self._fitted_scaler, description, force=force)
+        learned = pretrained.Learned(self.graph, self._fitted_scaler, self._calibration)
+        return pretrained.write(Path(folder), self.network, learned, description, force=force)
 
     @classmethod
     def from_pretrained(cls, name: str | Path, *, device: Accelerator = "auto", progress: bool = False) -> Self:
@@ -353,11 +346,12 @@ class NeuralImputer(Imputer, Generic[ConfigT, NetworkT]):
             raise InputError(f"{loaded.source / pretrained.CONFIG}: {error}") from error
         model.preset, model.seed = loaded.description["preset"], loaded.description["seed"]
         model.card = loaded.description["card"]
-        model._scaler, model._periods = loaded.scaler, tuple(loaded.description["periods"])
-        model._graph, model._step = loaded.graph, pd.Timedelta(seconds=loaded.description["step_seconds"])
+        model._graph, model._scaler, model._calibration = loaded.learned
+        model._periods = tuple(loaded.description["periods"])
+        model._step = pd.Timedelta(seconds=loaded.description["step_seconds"])
         options = loaded.description["options"]
         model._options = TableOptions(options["freq"], options["timezone"], tuple(options["missing_values"]))
-        network = model.make_network(loaded.graph, clock=2 * len(model._periods))
+        network = model.make_network(model.graph, clock=2 * len(model._periods))
         model.network = loaded.into(network)
         return model
 
@@ -377,31 +371,6 @@ class NeuralImputer(Imputer, Generic[ConfigT, NetworkT]):
             "torch": torch.__version__,
             "trained_on": torch.cuda.get_device_name() if torch.cuda.is_available() and self.device != "cpu" else "CPU",
         }
-
-
-def _apart(starts: NDArray[np.int64], window: int) -> list[NDArray[np.int64]]:
-    """Places of the starts, which rise, in groups whose windows do not overlap: sums over a group need no order."""
-    groups: list[list[int]] = []
-    for place, start in enumerate(starts):
-        for group in groups:
-            if starts[group[-1]] + window <= start:
-                group.append(place)
-                break
-        else:
-            groups.append([place])
-    return [np.asarray(group) for group in groups]
-
-
-def _refit(starts: NDArray[np.int64], length: int, window: int, steps: int) -> NDArray[np.int64]:
-    """Starts of windows of another length within the steps that a benchmark's windows cover."""
-    if window == length:
-        return starts
-    return _starts_within(window_counts(starts, length, steps) > 0, window)
-
-
-def _starts_within(steps: NDArray[np.bool_], window: int) -> NDArray[np.int64]:
-    """Starts of all windows whose every step is among `steps`."""
-    return np.flatnonzero(np.convolve(steps, np.ones(window), mode="valid") > window - 0.5)
 
 
 def _fingerprint(

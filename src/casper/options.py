@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from casper.contract import Imputer
+    from casper.filled import Filled
     from casper.io import TableFormat
 
 
@@ -68,6 +69,7 @@ DataDir = Annotated[Path | None, typer.Option(help="Folder with the benchmark fi
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no notes.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")]
 
+_ERROR_BAR_SUFFIXES = (".csv", ".parquet")
 _OPTIONS_OF_THEIR_OWN = {
     "preset": "--preset",
     "seed": "--seed",
@@ -215,3 +217,33 @@ def training_in(work: Path, *, resume: bool) -> Generator[None]:
             shutil.rmtree(work, ignore_errors=True)
         raise
     shutil.rmtree(work)
+
+
+def interval_shares(text: str) -> tuple[float, ...]:
+    """What --intervals says: shares, separated by commas."""
+    from casper.calibration import check_share
+
+    try:
+        shares = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--intervals takes shares such as 0.5,0.9; not {text!r}") from None
+    for share in shares:
+        check_share(share)
+    return shares
+
+
+def refuse_error_bars(path: Path, *, force: bool) -> None:
+    """Before any work is done."""
+    from casper.files import refuse_overwriting
+
+    if path.suffix.lower() not in _ERROR_BAR_SUFFIXES:
+        raise InputError(f"{path}: error bars are written as {' or '.join(_ERROR_BAR_SUFFIXES)}")
+    refuse_overwriting(path, force=force)
+
+
+def write_error_bars(filled: Filled, path: Path) -> None:
+    from casper.files import atomic
+
+    long = filled.to_long()
+    with atomic(path) as temporary:
+        long.to_csv(temporary, index=False) if path.suffix.lower() == ".csv" else long.to_parquet(temporary)

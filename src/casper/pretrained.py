@@ -6,12 +6,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from casper.calibration import Calibration
+from casper.cell_facts import FACTS
 from casper.checkpoint import read_tensors, under_prefix, with_prefix, write_tensors
 from casper.errors import InputError, some
 from casper.files import atomic_folder
@@ -43,12 +45,19 @@ _OF_THE_GRAPH = ("neighbour_index", "neighbour_present")
 Network = TypeVar("Network", bound=nn.Module)
 
 
+class Learned(NamedTuple):
+    """What a fitted model knows besides its weights."""
+
+    graph: SensorGraph
+    scaler: Scaler
+    calibration: Calibration | None
+
+
 @dataclass(frozen=True)
 class Loaded:
     description: dict[str, Any]
     weights: dict[str, Tensor]
-    graph: SensorGraph
-    scaler: Scaler
+    learned: Learned
     source: Path
 
     def into(self, network: Network) -> Network:
@@ -73,12 +82,12 @@ def shipped() -> tuple[str, ...]:
 def write(
     folder: Path,
     network: nn.Module,
-    graph: SensorGraph,
-    scaler: Scaler,
+    learned: Learned,
     description: Mapping[str, Any],
     *,
     force: bool,
 ) -> Path:
+    graph, scaler, calibration = learned
     tensors = {
         **with_prefix("network", network.state_dict()),
         "graph:source": torch.as_tensor(graph.source),
@@ -86,6 +95,7 @@ def write(
         "graph:weight": torch.as_tensor(graph.weight),
         "scaler:mean": torch.as_tensor(scaler.mean),
         "scaler:deviation": torch.as_tensor(scaler.deviation),
+        **with_prefix("calibration", {} if calibration is None else calibration.to_tensors()),
     }
     told = {
         "format": _FORMAT,
@@ -117,11 +127,15 @@ def read(name: str | Path) -> Loaded:
             description["graph_origin"],
         )
         scaler = Scaler(tensors["scaler:mean"].numpy(), tensors["scaler:deviation"].numpy())
+        calibrated = under_prefix("calibration", tensors)
+        calibration = Calibration.from_tensors(calibrated) if calibrated else None
+        if calibration is not None and len(calibration.centre) != len(FACTS):
+            calibration = None  # of a version that looked at other facts
     except KeyError as error:
         raise InputError(f"{folder / WEIGHTS} is not a CASPER model: it lacks {error}") from error
     if not (len(graph.sensors) == len(scaler.mean) and np.isfinite(scaler.mean).all()):
         raise InputError(f"{folder} is damaged: its sensors and its weights do not fit together")
-    return Loaded(description, under_prefix("network", tensors), graph, scaler, folder)
+    return Loaded(description, under_prefix("network", tensors), Learned(graph, scaler, calibration), folder)
 
 
 def _description(path: Path) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from torch import Tensor
 from casper.config import TrainingConfig
 
 _Item = TypeVar("_Item")
+Tell = Callable[[str, float], None]
+"""Is called now and then with what goes on and the share of it that is done."""
 
 _DRAW_EVERY = 25
 
@@ -23,11 +25,14 @@ _DRAW_EVERY = 25
 class TrainingProgress:
     """Draws on standard error, or nothing at all. Trainings side by side in threads share one display, a line each.
 
-    label: what the line begins with, to tell them apart.
+    progress: whether it is drawn, or what the line begins with, to tell trainings apart; or who is told instead.
     """
 
-    def __init__(self, training: TrainingConfig, *, shown: bool, label: str = "") -> None:
-        self._training, self._shown, self._label = training, shown, label
+    def __init__(self, training: TrainingConfig, progress: bool | str | Tell) -> None:
+        self._training = training
+        self._tell = progress if callable(progress) else None
+        self._shown = bool(progress) and self._tell is None
+        self._label = progress if isinstance(progress, str) else ""
         self._bar: Progress | None = None
         self._task, self._steps, self._best = TaskID(0), 0, "-"
 
@@ -57,6 +62,8 @@ class TrainingProgress:
     def step(self, loss: Tensor) -> None:
         """On a GPU the steps run ahead of the host, which would have to wait to read a loss: it is shown later."""
         self._steps += 1
+        if self._tell is not None and self._steps % _DRAW_EVERY == 0:
+            self._tell("training", self._steps / self._training.steps)
         if self._shown and self._steps % _DRAW_EVERY == 0:
             self._update(completed=self._steps)
             if not loss.is_cuda:
@@ -117,7 +124,7 @@ def progress_over(items: Sequence[_Item], what: str, *, shown: bool) -> Iterator
 
 
 @contextlib.contextmanager
-def told_progress(name: str, *, shown: bool) -> Generator[Callable[[str, float], None]]:
+def told_progress(name: str, *, shown: bool) -> Generator[Tell]:
     """A bar for work that tells now and then what goes on and which share of it is done."""
     with _bar(shown=shown) as bar:
         task = bar.add_task(name, total=1.0)

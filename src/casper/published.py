@@ -257,3 +257,11 @@ DREAM3_AUROC = {
     "CUTS": 0.5915,
 }
 """Mean AUROC over the five networks of size 100, all 10,000 pairs: the CASPER paper's table on DREAM-3."""
+
+CRPS = {
+    ("PriSTI", "aqi36"): 0.0997,
+    ("CSDI", "aqi36"): 0.1056,
+    ("PriSTI", "metr-la-block"): 0.0244,
+    ("CSDI", "metr-la-block"): 0.0260,
+}
+"""Relative CRPS by method and data set, of 100 samples for each value: PriSTI's paper, quoted as in `PRISTI_PAPER`."""

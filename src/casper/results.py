@@ -80,6 +80,8 @@ class TrainedRun(Evaluation):
     parameters: int | None = None
     seconds_per_window: float | None = None
     validation_mae: float | None = None
+    held_back_mae: float | None = None
+    intervals: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -172,10 +174,7 @@ def read_results(folder: Path) -> Results:
     for path in sorted(folder.glob("*.json")):
         if path.name.startswith("benchmark-"):
             continue
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise InputError(f"{path} is not readable JSON: {error}") from error
+        record = _record(path)
         if "table" in record:
             runs.append(_run(path, record))
         else:
@@ -187,6 +186,16 @@ def read_results(folder: Path) -> Results:
         tuple(sorted(runs, key=lambda run: (run.table, _place(run.dataset), run.number, run.seed))),
         read_trials(folder),
     )
+
+
+def read_run(path: Path) -> TrainedRun:
+    """One result file of `casper reproduce`."""
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    record = _record(path)
+    if "table" not in record:
+        raise InputError(f"{path} holds no run of `casper reproduce`")
+    return _run(path, record)
 
 
 def fill_in(document: Path, table: str) -> None:
@@ -203,6 +212,16 @@ def fill_in(document: Path, table: str) -> None:
 def _place(dataset: str) -> tuple[int, str]:
     names = list(DATASETS)
     return (names.index(dataset) if dataset in DATASETS else len(names), dataset)
+
+
+def _record(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path} is not readable JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise InputError(f"{path} holds no result")
+    return record
 
 
 def _run(path: Path, record: Mapping[str, Any]) -> TrainedRun:
@@ -222,6 +241,8 @@ def _run(path: Path, record: Mapping[str, Any]) -> TrainedRun:
         parameters=record.get("parameters"),
         seconds_per_window=_per_window(record),
         validation_mae=record.get("validation_mae"),
+        held_back_mae=record.get("held_back_mae"),
+        intervals=record.get("intervals"),
     )
 
 

@@ -9,7 +9,7 @@ from casper.files import atomic, refuse_overwriting
 from casper.markdown import IMAGES, table
 from casper.published import FIGURES, Source, best_figure, figure_of
 from casper.result_cells import MARKS, duration, published_cell, said, seeds, short_commit, training_of
-from casper.result_sections import ablation, baselines, gates, learning_curves, recipe, sensitivity
+from casper.result_sections import ablation, baselines, error_bars, gates, learning_curves, recipe, sensitivity
 from casper.results import DATASETS, Evaluation, Group, Results, title_of
 from casper.trial_results import trials_section
 
@@ -39,8 +39,8 @@ def short_table(results: Results) -> str:
 
 def write_page(results: Results, page: Path) -> list[Path]:
     """Write the page, and its pictures into the folder `images` beside it. Returns what was written."""
-    from casper.report.pictures import save  # matplotlib takes a second to load
     from casper.report.result_plots import draw_pictures
+    from casper.report.style import save  # matplotlib takes a second to load
 
     refuse_overwriting(page, force=True)
     pictures = draw_pictures(results)
@@ -58,6 +58,7 @@ def page_text(results: Results, *, pictures: Collection[str] = ()) -> str:
     )
     sections: tuple[Callable[[Results, Collection[str]], str], ...] = (
         _main,
+        error_bars,
         baselines,
         ablation,
         sensitivity,
@@ -99,8 +100,9 @@ def _main(results: Results, _pictures: Collection[str]) -> str:
 _PROTOCOLS = """Not all of these figures are the same quantity:
 
 - Ours follow SPIN: windows start at every step, all of the test windows count, one mean and deviation scales the whole
-  table, and no hidden cell of any month is read or trained on. The CASPER paper takes its masks and most of its
-  settings from SPIN.
+  table, and with preset `paper` no hidden cell of any month is read or trained on. The CASPER paper takes its masks and
+  most of its settings from SPIN. Preset `best` learns on METR-LA from the hidden cells of the training steps, too, as
+  GRIN and PriSTI do; no preset sees any of the test steps.
 - GRIN trains on the hidden cells of the months that are not tested. Which of the two ways of counting its paper's
   tables use is not stated; the same holds for the methods that CASPER's Table 1 took from there.
 - PriSTI scores test windows that do not overlap, cuts METR-LA at 70 % and 80 % of the steps (here about 72 % and 80 %)

@@ -141,6 +141,7 @@ def _of_training(imputer: NeuralImputer[Any, Any]) -> dict[str, Any]:
     history = imputer.result.history
     return {
         "validation_mae": imputer.result.best_mae,
+        "held_back_mae": imputer.held_back_mae,
         "best_epoch": imputer.result.best_epoch,
         "steps": len(history) * imputer.training.batches_per_epoch,
         "training_seconds": round(sum(epoch.seconds for epoch in history), 2),

@@ -40,7 +40,7 @@ from casper.kernels import choose_version
 from casper.learning import Losses, WindowNetwork
 from casper.model import CasperNetwork
 from casper.patches import sensor_patches
-from casper.progress import TrainingProgress
+from casper.progress import Tell, TrainingProgress
 from casper.training_step import TrainingStep
 from casper.windows import Series, cut, windows_at_once
 
@@ -129,10 +129,13 @@ def train(
     accelerator: Accelerator = "auto",
     devices: int = 1,
     resume: bool = False,
-    progress: bool | str = False,
+    progress: bool | str | Tell = False,
     tensorboard: bool = False,
 ) -> TrainingResult:
-    """Train, leaving a checkpoint and metrics.csv in `folder` after every epoch; the best weights come back."""
+    """Train, leaving a checkpoint and metrics.csv in `folder` after every epoch; the best weights come back.
+
+    progress: see `TrainingProgress`.
+    """
     check_device(accelerator, devices)
     if training.batch_size % devices:
         raise InputError(
@@ -241,7 +244,7 @@ class _Run:
     training: TrainingConfig
     seed: int
     folder: Path
-    progress: bool | str
+    progress: bool | str | Tell
     tensorboard: bool
 
     @property
@@ -290,8 +293,7 @@ def _loop(fabric: Fabric, run: _Run) -> None:
         seed=run.seed,
     )
 
-    label = run.progress if isinstance(run.progress, str) else ""
-    shown = TrainingProgress(training, shown=bool(run.progress) and fabric.is_global_zero, label=label)
+    shown = TrainingProgress(training, run.progress if fabric.is_global_zero else False)
     with fast_but_repeatable(fabric.device), shown:
         for epoch in range(len(keeper.history), training.epochs):
             if keeper.epochs_without_progress >= training.patience:

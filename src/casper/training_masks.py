@@ -10,7 +10,8 @@ from casper.windows import cut
 
 
 class TrainingMasks:
-    """Points hidden at random, blocks as of a failing sensor, the last step, and real gaps copied from another time.
+    """Points hidden at random, blocks as of a failing sensor, the last step, blackouts of the whole network, and real
+    gaps copied from another time.
 
     gaps: (T, N), True where the table has a real hole; gap_starts: windows whose holes may be copied.
     """
@@ -35,6 +36,10 @@ class TrainingMasks:
             last = torch.arange(length, device=visible.device) == length - 1
             foretold = (kind >= training.block_gaps) & (kind < training.block_gaps + training.forecast_gaps)
             hidden = torch.where(foretold, last, hidden)
+        if training.blackout_gaps > 0:
+            begin = training.block_gaps + training.forecast_gaps
+            silent = (kind >= begin) & (kind < begin + training.blackout_gaps)
+            hidden = torch.where(silent, self._blackouts(length, share, generator)[:, None], hidden)
         if training.copied_gaps > 0 and len(self._gap_starts) > 0:
             source = self._gap_starts[self._integers(len(self._gap_starts), batch, generator)]
             copied = cut(self._gaps, source, length, sensors) & visible
@@ -56,3 +61,15 @@ class TrainingMasks:
         step = torch.arange(length, device=visible.device)
         failing = draws[2] < share[:, None, None]
         return failing & (step >= first) & (step < first + run)
+
+    @staticmethod
+    def _blackouts(length: int, share: Tensor, generator: torch.Generator) -> Tensor:
+        """(B,) -> (B, T): runs of silent steps, equally long and far apart in a window; they take up `share` of it.
+
+        Short runs are as frequent as long ones: half of them are shorter than the root of half a window.
+        """
+        draws = torch.rand(2, len(share), 1, generator=generator, device=share.device)
+        run = (length / 2) ** draws[0]
+        period = torch.maximum(run / share[:, None], run + 1)
+        step = torch.arange(length, device=share.device)
+        return (step + (draws[1] * period).floor()) % period.floor() < run.floor()

@@ -14,6 +14,7 @@ from casper.config import Scaling
 from casper.errors import InputError
 from casper.graph import SensorGraph
 from casper.kernels import choose_version
+from casper.metrics import window_counts
 
 # Cells of a batch without gradients: enough to keep the device busy, few enough for a laptop's cache, a GPU's memory
 # and the plain attention, which keeps every pair.
@@ -146,6 +147,27 @@ def spread_starts(steps: int, window: int, stride: int) -> NDArray[np.int64]:
         raise InputError(f"the table has {steps} steps, fewer than the model's window of {window}")
     starts = np.arange(0, steps - window + 1, stride)
     return np.unique(np.append(starts, steps - window))
+
+
+def spread_stretches(steps: NDArray[np.bool_], window: int, most: int) -> NDArray[np.bool_]:
+    """(T,): all of them, or evenly spread stretches of a few windows each that hold about `most` of the steps."""
+    if steps.sum() <= most:
+        return steps
+    stretch = 4 * window
+    every = max(1, round(int(steps.sum()) / max(most, stretch)))
+    return steps & (np.cumsum(steps) // stretch % every == 0)
+
+
+def refit_starts(starts: NDArray[np.int64], length: int, window: int, steps: int) -> NDArray[np.int64]:
+    """Starts of windows of another length within the steps that a benchmark's windows cover."""
+    if window == length:
+        return starts
+    return starts_within(window_counts(starts, length, steps) > 0, window)
+
+
+def starts_within(steps: NDArray[np.bool_], window: int) -> NDArray[np.int64]:
+    """Starts of all windows whose every step is among `steps`."""
+    return np.flatnonzero(np.convolve(steps, np.ones(window), mode="valid") > window - 0.5)
 
 
 def windows_at_once(device: torch.device, cells_of_window: int) -> int:

@@ -21,7 +21,7 @@ class _NoSettings(Configuration):
 class _Correlations(Discoverer[_NoSettings]):
     """How values go with the next ones of others: enough of a method to test what is around it."""
 
-    name, summary, defaults = "correlations", "for tests", _NoSettings()
+    name, summary, meaning, defaults = "correlations", "for tests", "a correlation", _NoSettings()
 
     def find(self, recording: Recording) -> Evidence:
         self.require_steps(recording, 3)
@@ -59,7 +59,8 @@ def test_a_graph_comes_back_with_names_lags_and_origin() -> None:
     graph = discover(series(), method="correlations")
     assert isinstance(graph, CausalGraph)
     assert graph.edges.loc[0, ["source", "target", "lag"]].tolist() == ["cause", "effect", 1]
-    assert graph.origin == {"method": "correlations", "seed": 0, "settings": {}}
+    assert graph.origin == {"method": "correlations", "seed": 0, "settings": {}, "weights": "a correlation"}
+    assert graph.meaning == "a correlation"
     assert graph.edges["stability"].isna().all()
 
 

@@ -78,6 +78,10 @@ class Benchmark:
         return self._steps_of(self.train_starts)
 
     @property
+    def validation_steps(self) -> NDArray[np.bool_]:
+        return self._steps_of(self.validation_starts)
+
+    @property
     def test_steps(self) -> NDArray[np.bool_]:
         return self._steps_of(self.test_starts)
 

@@ -6,7 +6,7 @@ Every method is a file here, behind `Discoverer.find`; it is loaded when it is f
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from casper.causal import CausalGraph
 from casper.discovery.method import Discoverer, Evidence
 from casper.discovery.recording import Recording
 from casper.errors import InputError
+from casper.progress import Tell
 from casper.train import Accelerator
 
 __all__ = ["DISCOVERERS", "CausalGraph", "Discoverer", "Evidence", "Recording", "discover"]
@@ -63,7 +64,7 @@ def discover(
     seed: int = 0,
     device: Accelerator = "auto",
     refits: int = 0,
-    tell: Callable[[str, float], None] | None = None,
+    tell: Tell | None = None,
     **settings: Any,
 ) -> CausalGraph:
     """Which variables of a multivariate series cause which: a graph with a weight for every pair.
@@ -98,12 +99,17 @@ def _graph(
     method: str,
     seed: int,
     device: Accelerator,
-    tell: Callable[[str, float], None] | None,
+    tell: Tell | None,
     settings: Mapping[str, Any],
 ) -> CausalGraph:
     discoverer = DISCOVERERS[method](seed=seed, device=device, tell=tell, **settings)
     found = _find(discoverer, recording)
-    origin = {"method": method, "seed": seed, "settings": discoverer.config.to_dict()}
+    origin = {
+        "method": method,
+        "seed": seed,
+        "settings": discoverer.config.to_dict(),
+        "weights": discoverer.weights_mean,
+    }
     return CausalGraph.from_matrix(
         found.strength, recording.names, by_lag=found.by_lag, step=recording.step, origin=origin
     )

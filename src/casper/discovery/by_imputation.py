@@ -27,6 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from casper.causal import MEANINGS
 from casper.config import Configuration, ModelConfig, TrainingConfig, require
 from casper.discovery.method import Discoverer, Evidence
 from casper.discovery.recording import Recording
@@ -92,7 +93,12 @@ class CasperDiscoveryConfig(Configuration):
 class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
     name = "casper"
     summary = "what an imputing network draws on (this package; Jing et al., CIKM 2024)"
+    meaning = MEANINGS["influence"]
     defaults = CasperDiscoveryConfig()
+
+    @property
+    def weights_mean(self) -> str:
+        return MEANINGS[self.config.measure]
 
     def find(self, recording: Recording) -> Evidence:
         self.require_steps(recording, _SHORTEST_WINDOW)
@@ -165,7 +171,15 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
         network = build_network(model, data, seed=self.seed)
         with tempfile.TemporaryDirectory() as folder:
             accelerator = "cuda" if self.device.type == "cuda" else "cpu"
-            result = train(network, data, training, seed=self.seed, folder=Path(folder), accelerator=accelerator)
+            result = train(
+                network,
+                data,
+                training,
+                seed=self.seed,
+                folder=Path(folder),
+                accelerator=accelerator,
+                progress=self.tell or False,
+            )
         network.load_state_dict(result.weights)
         return network.eval().to(self.device)
 

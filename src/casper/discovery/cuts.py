@@ -188,6 +188,7 @@ class CutsDiscoverer(Discoverer[CutsConfig]):
 
     name = "cuts"
     summary = "prediction, imputation and a graph of gates in turns (Cheng et al., ICLR 2023)"
+    meaning = "the probability that the edge exists, from 0 to 1"
     defaults = CutsConfig()
 
     def find(self, recording: Recording) -> Evidence:

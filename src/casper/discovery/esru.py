@@ -241,6 +241,7 @@ class EsruDiscoverer(Discoverer[EsruConfig]):
 
     name = "esru"
     summary = "economy statistical recurrent units (Khanna and Tan, ICLR 2020)"
+    meaning = "the norm of the weights with which the target's network reads the source, on standardised series"
     defaults = EsruConfig()
 
     def find(self, recording: Recording) -> Evidence:

@@ -269,6 +269,10 @@ class LccmDiscoverer(Discoverer[LccmConfig]):
 
     name = "lccm"
     summary = "latent convergent cross mapping (De Brouwer, Arany, Simm, Moreau, ICLR 2021)"
+    meaning = (
+        "how much better the source's states can be read off the target's with all points than "
+        "with few (a gain in correlation)"
+    )
     defaults = LccmConfig()
 
     def find(self, recording: Recording) -> Evidence:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from casper.config import Configuration
 from casper.discovery.recording import Recording
 from casper.errors import InputError
+from casper.progress import Tell
 from casper.train import Accelerator, check_device, uses_cuda
 
 Config = TypeVar("Config", bound=Configuration)
@@ -44,6 +45,8 @@ class Discoverer(ABC, Generic[Config]):
     name: ClassVar[str]
     summary: ClassVar[str]
     """One line with the paper."""
+    meaning: ClassVar[str]
+    """What an edge's weight is, for people: "a weight is ..."."""
     defaults: ClassVar[Configuration]
 
     def __init__(
@@ -51,14 +54,19 @@ class Discoverer(ABC, Generic[Config]):
         *,
         seed: int = 0,
         device: Accelerator = "auto",
-        tell: Callable[[str, float], None] | None = None,
+        tell: Tell | None = None,
         **settings: Any,
     ) -> None:
         """tell: called now and then with a word on what goes on and the share that is done."""
         check_device(device, devices=1)
         self.seed, self.device = seed, torch.device("cuda" if uses_cuda(device) else "cpu")
-        self._tell = tell
+        self.tell = tell
         self.config: Config = self.defaults.replace(**settings)  # type: ignore[assignment]
+
+    @property
+    def weights_mean(self) -> str:
+        """`meaning`, as it is with the method's settings."""
+        return self.meaning
 
     @abstractmethod
     def find(self, recording: Recording) -> Evidence:
@@ -71,8 +79,8 @@ class Discoverer(ABC, Generic[Config]):
     def rounds(self, count: int, what: str) -> Iterator[int]:
         """range(count), with progress told."""
         for number in range(count):
-            if self._tell is not None and number % max(1, count // 100) == 0:
-                self._tell(what, number / count)
+            if self.tell is not None and number % max(1, count // 100) == 0:
+                self.tell(what, number / count)
             yield number
 
     def require_steps(self, recording: Recording, fewest: int) -> None:

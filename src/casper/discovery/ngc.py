@@ -340,6 +340,7 @@ class NgcDiscoverer(Discoverer[NgcConfig]):
 
     name = "ngc"
     summary = "neural Granger causality, sparse MLPs or LSTMs (Tank et al., IEEE TPAMI 2021)"
+    meaning = "the share of the penalties, from weak to strong, that the pair withstands: 0 none, 1 all of them"
     defaults = NgcConfig()
 
     def find(self, recording: Recording) -> Evidence:

@@ -204,6 +204,7 @@ class NgmDiscoverer(Discoverer[NgmConfig]):
 
     name = "ngm"
     summary = "penalised neural ordinary differential equations (Bellot et al., ICLR 2022)"
+    meaning = "the norm of the weights with which the target's equation reads the source, on standardised series"
     defaults = NgmConfig()
 
     def find(self, recording: Recording) -> Evidence:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import ceil
 from typing import TypeVar
 
 import numpy as np
+import pandas as pd
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,35 +16,48 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from casper.published import DECIDED_GATES
-from casper.report.pictures import BLUE, GREY, INK, VERMILLION
+from casper.report.pictures import need_columns
+from casper.report.style import BLUE, COLOURS, GREEN, GREY, INK, VERMILLION, headline, new_figure, panel_title, plain
 from casper.results import Group, Results, TrainedRun, title_of
 from casper.trial_results import TrialResult
 
-GREEN, PURPLE, ORANGE, SKY = "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
-COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
 _COLOUR_OF_PRESET = {"paper": BLUE, "best": VERMILLION, "fast": GREEN}
+_Style = str | tuple[int, tuple[int, int]]
+_STYLES: tuple[_Style, ...] = ("-", (0, (4, 2)), (0, (1, 2)))
+"""Of lines: there are more trainings than colours that can be told apart."""
 _MOST_COLUMNS = 3
 _HIGHEST_ERROR = 1.6
 """Learning curves are shown up to so many times the lowest error."""
 _Item = TypeVar("_Item")
 
 
+@dataclass(frozen=True)
+class _Axis:
+    """What a table of runs changes."""
+
+    title: str
+    label: str
+    logarithmic: bool
+
+
+SENSITIVITIES = {
+    "sparsity": _Axis("Sensitivity to the weight of the l1 norm", "lambda", True),
+    "prompts": _Axis("Sensitivity to the number of prompts", "number of prompts", False),
+}
+
+
 def draw_pictures(results: Results) -> dict[str, Figure]:
     """Every plot that the runs are enough for, by the name of its file."""
     drawn: dict[str, Figure] = {}
-    for table, title, label, logarithmic in (
-        ("sparsity", "Sensitivity to the weight of the l1 norm", "lambda", True),
-        ("prompts", "Sensitivity to the number of prompts", "number of prompts", False),
-    ):
+    for table in SENSITIVITIES:
         groups = results.groups(table)
         if groups:
-            name = f"sensitivity-{table}.png"
-            drawn[name] = sensitivity_picture(groups, title=title, label=label, logarithmic=logarithmic)
+            drawn[f"sensitivity-{table}.png"] = sensitivity_picture(groups)
     gated = [group for group in results.groups("main", "gates") if gate_curves(group) is not None]
     if gated:
         drawn["gates.png"] = gates_picture(gated)
-    learned = [group for group in results.groups("main") if any(map(validated, group.runs))]
-    if learned:
+    learned = [Curve.of_run(run) for group in results.groups("main") for run in group.runs]
+    if any(curve.points for curve in learned):
         drawn["learning-curves.png"] = learning_curves_picture(learned)
     simulated = [one for one in results.trials if one.table == "causal-simulated"]
     if simulated:
@@ -50,34 +65,42 @@ def draw_pictures(results: Results) -> dict[str, Figure]:
     return drawn
 
 
-def sensitivity_picture(groups: Sequence[Group], *, title: str, label: str, logarithmic: bool) -> Figure:
-    """The test error against a setting: a dot for each seed, the mean, and the deviation as an error bar."""
-    figure, panels = _panels(_by_dataset(groups), width=7.0, height=3.8)
-    for axes, (dataset, shown) in panels:
-        ordered = sorted(shown, key=lambda group: group.value)
-        values = [group.value for group in ordered]
-        spreads = [group.spread("mae") for group in ordered]
-        for group in ordered:
-            maes = [run.mae for run in group.runs]
-            axes.plot([group.value] * len(maes), maes, "o", ms=4, mfc="none", mew=1, color=GREY, zorder=2)
-        axes.errorbar(
-            values,
-            [spread.mean for spread in spreads],
-            yerr=[spread.deviation or 0.0 for spread in spreads],
-            color=BLUE,
-            lw=1.6,
-            marker="o",
-            ms=6,
-            capsize=4,
-            zorder=3,
-        )
-        if logarithmic:
-            _log_axis(axes, values)
-        axes.set_xlabel(label)
-        axes.set_ylabel("MAE (per window)")
+def sensitivity_picture(groups: Sequence[Group]) -> Figure:
+    """The test error against a setting: a dot for each seed, the mean, and the deviation as an error bar.
+
+    A panel for each data set of each table: the paper's Figure 7 from runs of both of them.
+    """
+    tables = list(dict.fromkeys(group.first.table for group in groups))
+    items = [(table, *of_dataset) for table in tables for of_dataset in _by_dataset(_of_table(groups, table))]
+    figure, panels = _panels(items, width=7.0, height=3.8, columns=2 if len(tables) > 1 else _MOST_COLUMNS)
+    for axes, (table, dataset, shown) in panels:
+        _draw_sensitivity(axes, shown)
+        axes.set_xlabel(SENSITIVITIES[table].label)
+        if SENSITIVITIES[table].logarithmic:
+            _log_axis(axes, sorted(group.value for group in shown))
         _plain(axes, title_of(dataset))
-    figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
+    headline(figure, SENSITIVITIES[tables[0]].title if len(tables) == 1 else "Sensitivity to settings")
     return figure
+
+
+def _draw_sensitivity(axes: Axes, groups: Sequence[Group]) -> None:
+    ordered = sorted(groups, key=lambda group: group.value)
+    spreads = [group.spread("mae") for group in ordered]
+    for group in ordered:
+        maes = [run.mae for run in group.runs]
+        axes.plot([group.value] * len(maes), maes, "o", ms=4, mfc="none", mew=1, color=GREY, zorder=2)
+    axes.errorbar(
+        [group.value for group in ordered],
+        [spread.mean for spread in spreads],
+        yerr=[spread.deviation or 0.0 for spread in spreads],
+        color=BLUE,
+        lw=1.6,
+        marker="o",
+        ms=6,
+        capsize=4,
+        zorder=3,
+    )
+    axes.set_ylabel("MAE (per window)")
 
 
 def gates_picture(groups: Sequence[Group]) -> Figure:
@@ -109,26 +132,54 @@ def gates_picture(groups: Sequence[Group]) -> Figure:
     return figure
 
 
-def learning_curves_picture(groups: Sequence[Group]) -> Figure:
-    """Validation error over training steps, a thin line for each seed, coloured by the row of the table."""
-    rows = list(dict.fromkeys(group.row for group in groups))
+@dataclass(frozen=True)
+class Curve:
+    """A learning curve: validation errors over steps or epochs. panel: where it is drawn; label: what its colour is."""
+
+    panel: str
+    label: str
+    points: Sequence[tuple[int, float]]
+    unit: str = "training steps"
+
+    @classmethod
+    def of_run(cls, run: TrainedRun) -> Curve:
+        points = [(epoch.step, epoch.validation_mae) for epoch in run.curve if epoch.validation_mae is not None]
+        return cls(title_of(run.dataset), run.row, points)
+
+    @classmethod
+    def of_history(cls, history: pd.DataFrame, label: str) -> Curve:
+        """history: a metrics.csv, as every fit leaves one."""
+        need_columns(label, history, ("epoch", "validation_mae"))
+        known = history.dropna(subset=["validation_mae"])
+        points = zip(known["epoch"].astype(int) + 1, known["validation_mae"].astype(float), strict=True)
+        return cls("fitted models", label, list(points), "epochs")
+
+
+def learning_curves_picture(curves: Sequence[Curve]) -> Figure:
+    """A panel for each data set, a thin line for each training, coloured by what it is."""
+    curves = [curve for curve in curves if curve.points]
+    labels = list(dict.fromkeys(curve.label for curve in curves))
     left = [colour for colour in COLOURS if colour not in _COLOUR_OF_PRESET.values()]
-    others = [row for row in rows if row not in _COLOUR_OF_PRESET]
-    colours = _COLOUR_OF_PRESET | {row: left[place % len(left)] for place, row in enumerate(others)}
-    figure, panels = _panels(_by_dataset(groups), width=4.6, height=3.4)
-    for axes, (dataset, shown) in panels:
-        curves = [(run.row, validated(run)) for group in shown for run in group.runs]
-        curves = [(row, points) for row, points in curves if points]
-        for row, points in curves:
-            axes.plot([step for step, _ in points], [mae for _, mae in points], color=colours[row], lw=0.8)
-        lowest = min(mae for _, points in curves for _, mae in points)
-        last = max(points[-1][1] for _, points in curves)
+    others = [label for label in labels if label not in _COLOUR_OF_PRESET]
+    if len(others) == len(labels):
+        left = list(COLOURS)
+    colours = _COLOUR_OF_PRESET | {label: left[place % len(left)] for place, label in enumerate(others)}
+    styles = {label: _STYLES[place // len(left) % len(_STYLES)] for place, label in enumerate(others)}
+    names = list(dict.fromkeys(curve.panel for curve in curves))
+    figure, panels = _panels(names, width=4.6, height=3.4)
+    for axes, name in panels:
+        shown = [curve for curve in curves if curve.panel == name]
+        for curve in shown:
+            steps, errors = zip(*curve.points, strict=True)
+            axes.plot(steps, errors, color=colours[curve.label], ls=styles.get(curve.label, "-"), lw=0.9)
+        lowest = min(mae for curve in shown for _, mae in curve.points)
+        last = max(curve.points[-1][1] for curve in shown)
         # The first epochs' errors, several times the last ones', would leave no room for what tells curves apart.
         axes.set_ylim(0.97 * lowest, max(_HIGHEST_ERROR * lowest, 1.1 * last))
         axes.set_ylabel("validation MAE")
-        _step_axis(axes)
-        _plain(axes, title_of(dataset))
-    _legend(figure, [(colours[row], row, "-") for row in rows])
+        _step_axis(axes, shown[0].unit)
+        _plain(axes, name)
+    _legend(figure, [(colours[label], label, styles.get(label, "-")) for label in labels])
     return figure
 
 
@@ -136,7 +187,7 @@ def discovery_picture(trials: Sequence[TrialResult]) -> Figure:
     """How well each method finds the true graph as readings go missing: a panel for each system and kind of holes."""
     systems = list(dict.fromkeys(one.dataset.partition(", ")[0] for one in trials))
     methods = list(dict.fromkeys(one.row for one in trials))
-    figure = Figure(figsize=(4.2 * len(systems), 6.4), layout="constrained")
+    figure = new_figure(4.2 * len(systems), 6.4)
     panels = figure.subplots(2, len(systems), sharex=True, sharey=True, squeeze=False)
     colours = colormaps["tab10"]
     for down, kind in enumerate(("points", "blocks")):
@@ -187,12 +238,11 @@ def gate_curves(group: Group) -> tuple[np.ndarray, np.ndarray] | None:
     return steps, np.array([[shares for _, shares in curve[:shortest]] for curve in curves])
 
 
-def validated(run: TrainedRun) -> list[tuple[int, float]]:
-    """Steps and validation errors of a run, where it was validated."""
-    return [(epoch.step, epoch.validation_mae) for epoch in run.curve if epoch.validation_mae is not None]
-
-
 # ---- how it looks
+
+
+def _of_table(groups: Sequence[Group], table: str) -> list[Group]:
+    return [group for group in groups if group.first.table == table]
 
 
 def _by_dataset(groups: Sequence[Group]) -> list[tuple[str, list[Group]]]:
@@ -206,7 +256,7 @@ def _panels(
     """A figure with a panel for each item, a few beside each other."""
     columns = min(len(items), columns)
     rows = ceil(len(items) / columns)
-    figure = Figure(figsize=(max(width * columns, 6.5), height * rows + 0.5), layout="constrained")
+    figure = new_figure(max(width * columns, 6.5), height * rows + 0.5)
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes in grid[len(items) :]:
         axes.remove()
@@ -214,10 +264,8 @@ def _panels(
 
 
 def _plain(axes: Axes, title: str) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(visible=True, color="#E6E6E6", lw=0.7)
-    axes.set_axisbelow(True)
-    axes.set_title(title, loc="left", fontsize=10.5)
+    plain(axes)
+    panel_title(axes, title)
 
 
 def _log_axis(axes: Axes, values: Sequence[float]) -> None:
@@ -231,16 +279,19 @@ def _log_axis(axes: Axes, values: Sequence[float]) -> None:
     axes.minorticks_off()
 
 
-def _step_axis(axes: Axes) -> None:
+def _step_axis(axes: Axes, unit: str = "training steps") -> None:
     axes.set_xlim(left=0)
-    axes.set_xlabel("training steps")
+    axes.set_xlabel(unit)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(_thousands))
 
 
-def _legend(figure: Figure, lines: Sequence[tuple[str, str, str | tuple[int, tuple[int, int]]]]) -> None:
+def _legend(figure: Figure, lines: Sequence[tuple[str, str, _Style]]) -> None:
     keys = [Line2D([], [], color=colour, lw=1.8, ls=style, label=label) for colour, label, style in lines]
-    figure.legend(handles=keys, loc="outside lower center", ncols=min(len(keys), 5), frameon=False)
+    widest = 0.6 + 0.08 * max(len(label) for _, label, _ in lines)  # inches, about
+    ncols = int(np.clip(figure.get_figwidth() / widest, 1, min(len(keys), 5)))
+    figure.set_figheight(figure.get_figheight() + 0.2 * (ceil(len(keys) / ncols) - 1))
+    figure.legend(handles=keys, loc="outside lower center", ncols=ncols, frameon=False)
 
 
 def _thousands(value: float, _place: int) -> str:

@@ -1,0 +1,99 @@
+"""Imputers that know how far they are off, because they held readings back when they were fitted."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from casper.calibration import FEWEST_CELLS, Calibration
+from casper.config import TrainingConfig
+from casper.contract import Imputer
+from casper.datasets import Benchmark
+from casper.error_bars import ErrorBars, Reading, calibrate, draw_error_bars
+from casper.frame import SensorFrame
+from casper.masks import hide_like_gaps
+from casper.windows import spread_stretches
+
+# Scored cells of a benchmark's validation windows that are enough to calibrate error bars on.
+_ENOUGH_HELD_BACK = 20_000
+# Of a large table no more cells than this are filled for that purpose.
+_MOST_CELLS = 4_000_000
+
+
+class CalibratedImputer(Imputer):
+    """Holds readings back, and judges by them how far estimates are off."""
+
+    training: TrainingConfig
+    seed: int
+    _calibration: Calibration | None = None
+    held_back_mae: float | None = None
+    """Mean absolute error on the readings held back, in a table filled at one go; of a loaded model not known."""
+
+    @abstractmethod
+    def reading(self) -> Reading:
+        """How the fitted method reads tables."""
+
+    @abstractmethod
+    def check_length(self, frame: SensorFrame) -> None:
+        """Refuse tables that are too short."""
+
+    def hold_back(self, frame: SensorFrame) -> NDArray[np.bool_]:
+        """(T, N), readings that are not learned from: the same ones of the same table."""
+        random = np.random.default_rng(self.seed)
+        return hide_like_gaps(frame.observed, share=self.training.validation_share, rng=random)
+
+    def calibrate(self, table: pd.DataFrame) -> Self:
+        """Error bars anew, judged by some of this table's readings, hidden from the model in the shapes of its gaps.
+
+        `fit` does it on the readings that it holds back. A model that is used for another time than it was fitted on,
+        or that was saved without error bars, may learn from a newer table how far it is off.
+        """
+        frame = self._options.to_frame(table)
+        frame = frame.select(self.column_order(frame))
+        self.check_length(frame)
+        self.calibrate_frame(frame, self.hold_back(frame))
+        return self
+
+    def calibrate_on(self, benchmark: Benchmark) -> None:
+        """By the scored cells of the validation windows, and if they are few of the training windows, too."""
+        watched = benchmark.validation_steps
+        if not self.training.train_on_hidden and (benchmark.hidden & watched[:, None]).sum() < _ENOUGH_HELD_BACK:
+            watched = watched | benchmark.train_steps  # their scored cells were not learned from, either
+        self.calibrate_frame(benchmark.frame, benchmark.hidden, at=watched & ~benchmark.test_steps)
+
+    def calibrate_frame(
+        self, frame: SensorFrame, held: NDArray[np.bool_], *, at: NDArray[np.bool_] | None = None
+    ) -> None:
+        """By readings (T, N) that were not learned from; at: only those of some steps (T,).
+
+        All of `held` is hidden, also where nothing is looked at. Nothing comes of it if there are too few.
+        """
+        reading = self.reading()
+        steps = np.ones(len(frame.times), dtype=bool) if at is None else at
+        chosen = spread_stretches(steps, reading.window, _MOST_CELLS // len(frame.sensors))
+        looked_at = held & frame.observed & chosen[:, None]
+        self._calibration = self.held_back_mae = None
+        if looked_at.sum() < FEWEST_CELLS:
+            return
+        shown = frame.hide(held)
+        filled = self.impute_steps(shown, chosen)
+        self.held_back_mae = float(np.abs(filled - frame.values)[looked_at].mean())
+        self._calibration = calibrate(reading, frame, shown, filled, looked_at, seed=self.seed)
+
+    @property
+    def why_no_intervals(self) -> str | None:
+        if self._graph is not None and self._calibration is None:
+            return (
+                "this model has no error bars: it was saved by an older version or fitted on too few readings "
+                f"(at least {FEWEST_CELLS} must be held back); calibrate(table) gives it some, if the table is long"
+            )
+        return None
+
+    def error_bars(self, frame: SensorFrame, filled: NDArray[np.float64], shares: Sequence[float]) -> ErrorBars:
+        assert self._calibration is not None, "asked for before"
+        return draw_error_bars(self._calibration, self.reading(), frame, filled, shares)

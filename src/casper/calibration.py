@@ -1,0 +1,197 @@
+"""Error bars: how far an estimate may be off, judged by cells that were held back from the fit.
+
+An interval reaches from `estimate + scale * low` to `estimate + scale * high`. The scale is different for every cell,
+because some cells are harder than others; it is learned from a few facts about the cell (`casper.cell_facts`). What is
+left after dividing by it are quantiles of the held-back cells' errors (split conformal prediction: Papadopoulos et al.,
+2002; Lei et al., 2018), taken apart for short and long gaps and for low and high values wherever enough cells were held
+back (Mondrian: Vovk et al., 2003). All of it is one pass over a filled table; nothing is sampled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from casper.errors import InputError
+
+FEWEST_CELLS = 30
+"""Held-back cells without which no error bar is worth its name."""
+LONGEST_GAPS = (1, 6, 24)
+"""Upper ends, in steps, of the classes of gaps; the last class has none."""
+WIDEST = 0.98
+"""The largest share of errors that an interval can be asked to hold."""
+
+_FEWEST_OF_A_GROUP = 150
+_LEVEL_CLASSES = 3
+_KNOTS = (0.02, 0.2, 0.5, 0.8, 0.98)
+# A sensor needs as many held-back cells as this to be believed half way that its errors are unlike the others'.
+_CELLS_TO_BELIEVE_A_SENSOR = 20.0
+_FURTHEST = 3.0  # facts are not followed further from their mean than this, in deviations
+_LEVELS = np.concatenate(([0.005], np.arange(0.01, 0.995, 0.01), [0.995]))
+
+
+@dataclass(frozen=True)
+class HeldBack:
+    """Cells held back from the fit, C of them: what is known about each, and by how much its estimate is off.
+
+    facts: (C, F), NaN where unknown; level: (C,) the estimates; sensor, gap: (C,), its number and the length of its gap
+    in steps; error: (C,) truth - estimate. All in scaled units.
+    """
+
+    facts: NDArray[np.float32]
+    level: NDArray[np.float32]
+    sensor: NDArray[np.int64]
+    gap: NDArray[np.int64]
+    error: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was learned from the held-back cells.
+
+    centre, spread: (F,) of the facts; knots: of the level; slopes: of the facts and of the level's hats; offset: ();
+    of_sensor: (N,). quantiles: (groups, levels) of error / scale; thirds: of the level; typical: mean |error / scale|.
+    """
+
+    centre: NDArray[np.float64]
+    spread: NDArray[np.float64]
+    knots: NDArray[np.float64]
+    slopes: NDArray[np.float64]
+    offset: NDArray[np.float64]
+    of_sensor: NDArray[np.float64]
+    thirds: NDArray[np.float64]
+    quantiles: NDArray[np.float64]
+    typical: NDArray[np.float64]
+
+    @classmethod
+    def fit(cls, cells: HeldBack, *, sensors: int) -> Self:
+        if len(cells.error) < FEWEST_CELLS:
+            raise InputError(
+                f"only {len(cells.error)} readings were held back, error bars need {FEWEST_CELLS}; "
+                "use a longer table or a larger validation_share"
+            )
+        known = np.isfinite(cells.facts)
+        count = np.maximum(known.sum(0), 1)
+        centre = np.where(known, cells.facts, 0.0).sum(0, dtype=np.float64) / count
+        spread = np.sqrt(np.square(np.where(known, cells.facts - centre, 0.0)).sum(0, dtype=np.float64) / count)
+        spread = np.where(spread > 1e-6, spread, 1.0)
+        knots = np.unique(np.quantile(cells.level.astype(np.float64), _KNOTS))
+        design = np.concatenate((_standardised(cells.facts, centre, spread), _hats(cells.level, knots)), axis=1)
+        slopes, offset, of_sensor = _fit_scale(design, cells.sensor, np.abs(cells.error), sensors)
+        log_scale = design @ slopes + offset + of_sensor[cells.sensor]
+        thirds = np.quantile(cells.level.astype(np.float64), np.arange(1, _LEVEL_CLASSES) / _LEVEL_CLASSES)
+        left = cells.error / np.exp(log_scale)
+        quantiles = _quantiles_of_groups(left, _gap_class(cells.gap), np.searchsorted(thirds, cells.level))
+        typical = np.asarray(np.abs(left).mean())
+        return cls(centre, spread, knots, slopes, np.asarray(offset), of_sensor, thirds, quantiles, typical)
+
+    def scale(
+        self, facts: NDArray[np.float32], level: NDArray[np.float32], sensor: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """(C,) of so many cells."""
+        design = np.concatenate((_standardised(facts, self.centre, self.spread), _hats(level, self.knots)), axis=1)
+        return np.exp(design @ self.slopes + self.offset + self.of_sensor[sensor])
+
+    def bounds(
+        self, share: float, scale: NDArray[np.float64], level: NDArray[np.float32], gap: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What to add to the estimates (C,) so that `share` of the true values lie between, as much below as above."""
+        check_share(share)
+        low, high = self._at((1 - share) / 2), self._at((1 + share) / 2)  # (groups,)
+        group = _gap_class(gap) * _LEVEL_CLASSES + np.searchsorted(self.thirds, level)
+        return scale * np.minimum(low, 0.0)[group], scale * np.maximum(high, 0.0)[group]
+
+    def expected_error(self, scale: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The mean absolute error to be expected of cells of such a scale."""
+        return scale * self.typical
+
+    def _at(self, probability: float) -> NDArray[np.float64]:
+        return np.array([np.interp(probability, _LEVELS, group) for group in self.quantiles])
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        return {field.name: torch.as_tensor(getattr(self, field.name)) for field in fields(self)}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
+        return cls(**{field.name: tensors[field.name].numpy() for field in fields(cls)})
+
+
+def check_share(share: float) -> None:
+    if not 0 < share <= WIDEST:
+        raise InputError(
+            f"an interval holds a share of the true values between 0 and {WIDEST:g}, such as 0.9; not {share}"
+        )
+
+
+def _standardised(
+    facts: NDArray[np.float32], centre: NDArray[np.float64], spread: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """What is not known counts as average."""
+    return np.clip(np.nan_to_num((facts - centre) / spread, nan=0.0), -_FURTHEST, _FURTHEST)
+
+
+def _hats(level: NDArray[np.float32], knots: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(C, knots - 1): a function of the level that is straight between knots and flat beyond them."""
+    places = np.interp(level, knots, np.arange(len(knots)))
+    hats = np.clip(1 - np.abs(places[:, None] - np.arange(len(knots))), 0.0, 1.0)
+    return hats[:, 1:]
+
+
+def _gap_class(gap: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.searchsorted(LONGEST_GAPS, gap)
+
+
+def _fit_scale(
+    design: NDArray[np.float64], sensor: NDArray[np.int64], size: NDArray[np.float32], sensors: int
+) -> tuple[NDArray[np.float64], float, NDArray[np.float64]]:
+    """Slopes, offset and sensors' offsets of the logarithm of the scale.
+
+    They maximise the likelihood of errors that follow a Laplace distribution, whose scale is its mean absolute value:
+    a convex problem. Sensors with few cells are drawn towards the others.
+    """
+    x, number = torch.as_tensor(design), torch.as_tensor(sensor)
+    # A few perfect estimates must not claim that there are no errors at all.
+    error = torch.as_tensor(size, dtype=torch.float64)
+    error = error.clamp_min(1e-3 * float(error.mean()) + 1e-12)
+    slopes = torch.zeros(x.shape[1], dtype=torch.float64, requires_grad=True)
+    offset = error.mean().log().detach().clone().requires_grad_()
+    own = torch.zeros(sensors, dtype=torch.float64, requires_grad=True)
+    solver = torch.optim.LBFGS([slopes, offset, own], max_iter=200, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        solver.zero_grad()
+        log_scale = x @ slopes + offset + own[number]
+        held_small = slopes.square().sum() + _CELLS_TO_BELIEVE_A_SENSOR * own.square().sum()
+        total = (error * torch.exp(-log_scale) + log_scale).mean() + held_small / (2 * len(error))
+        total.backward()
+        return total
+
+    with torch.enable_grad():
+        solver.step(loss)
+    return slopes.detach().numpy(), float(offset.detach()), own.detach().numpy()
+
+
+def _quantiles_of_groups(
+    left: NDArray[np.float64], gap_class: NDArray[np.int64], level_class: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """(gap classes * level classes, levels): of the group, or of its level, or of all, if there are too few cells."""
+    rows: list[NDArray[np.float64]] = []
+    for gaps in range(len(LONGEST_GAPS) + 1):
+        for levels in range(_LEVEL_CLASSES):
+            both = left[(gap_class == gaps) & (level_class == levels)]
+            candidates = (both, left[gap_class == gaps], left[level_class == levels], left)
+            rows.append(_quantiles(next((c for c in candidates if len(c) >= _FEWEST_OF_A_GROUP), left)))
+    return np.stack(rows)
+
+
+def _quantiles(left: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of a next value, not of these: with n of them, it is as likely to fall into any of the n + 1 spaces between."""
+    count = len(left)
+    places = (_LEVELS * (count + 1) - 1) / max(1, count - 1)
+    return np.quantile(left, np.clip(places, 0.0, 1.0))

@@ -1,0 +1,125 @@
+"""Error bars of a filled table: calibrated on cells that were held back, drawn around the ones that were missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from casper.calibration import Calibration, HeldBack, check_share
+from casper.cell_facts import Cells, cells_with_facts
+from casper.frame import SensorFrame
+from casper.graph import SensorGraph
+from casper.windows import Scaler
+
+# More held-back cells than this teach nothing new.
+_MOST_CELLS = 100_000
+# A filled value whose error is expected to be as large as this share of the sensor's own variation is a mere guess.
+_AS_BAD_AS_A_GUESS = 0.8
+# A sensor is too cut off to be filled well if more than this share of its filled values are guesses.
+_MOST_FLAGGED = 0.5
+
+
+@dataclass(frozen=True)
+class ErrorBars:
+    """lower, upper: for each share asked for, (T, N), equal to the reading where there is one. flagged: (T, N), filled
+    cells that are hardly better than a guess."""
+
+    lower: dict[float, NDArray[np.float64]]
+    upper: dict[float, NDArray[np.float64]]
+    flagged: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a model reads tables: the units it learned, the network, and how many steps it sees at a time."""
+
+    scaler: Scaler
+    graph: SensorGraph
+    window: int
+
+    def cells(self, frame: SensorFrame, filled: NDArray[np.float64], wanted: NDArray[np.bool_]) -> list[Cells]:
+        """The wanted cells, which are holes of the frame, and the facts about them."""
+        scaled = np.where(frame.observed, self.scaler.scale(frame.values), 0.0).astype(np.float32)
+        estimate = self.scaler.scale(filled)
+        return list(cells_with_facts(scaled, frame.observed, estimate, wanted, self.graph, around=self.window))
+
+
+def calibrate(
+    reading: Reading,
+    frame: SensorFrame,
+    shown: SensorFrame,
+    filled: NDArray[np.float64],
+    held: NDArray[np.bool_],
+    *,
+    seed: int,
+) -> Calibration:
+    """frame: all readings; shown: those that the model could see; filled: (T, N), what it made of the others.
+
+    held: (T, N), the readings to compare.
+    """
+    count = int(held.sum())
+    if count > _MOST_CELLS:
+        held = held & (np.random.default_rng(seed).random(held.shape) < _MOST_CELLS / count)
+    parts = reading.cells(shown, filled, held)
+    step, sensor, gap = (np.concatenate([getattr(part, name) for part in parts]) for name in ("step", "sensor", "gap"))
+    level = reading.scaler.scale(filled)[step, sensor]
+    error = reading.scaler.scale(frame.values)[step, sensor] - level
+    facts = np.concatenate([part.facts for part in parts])
+    return Calibration.fit(HeldBack(facts, level, sensor, gap, error), sensors=len(frame.sensors))
+
+
+def draw_error_bars(
+    calibration: Calibration,
+    reading: Reading,
+    frame: SensorFrame,
+    filled: NDArray[np.float64],
+    shares: Sequence[float],
+) -> ErrorBars:
+    """Around the filled values (T, N) of the frame's holes."""
+    for share in shares:
+        check_share(share)
+    complete = np.where(frame.observed, frame.values, filled)
+    lower, upper = ({share: complete.copy() for share in shares} for _ in range(2))
+    flagged = np.zeros(frame.values.shape, dtype=bool)
+    scaled, deviation = reading.scaler.scale(filled), reading.scaler.deviation
+    variation = _variation(frame, reading.scaler)
+    # Where nothing negative was ever read, nothing negative is to be expected.
+    least = 0.0 if np.nanmin(np.where(frame.observed, frame.values, np.nan), initial=np.inf) >= 0 else -np.inf
+    for part in reading.cells(frame, filled, ~frame.observed):
+        at = part.step, part.sensor
+        scale = calibration.scale(part.facts, scaled[at], part.sensor)
+        flagged[at] = calibration.expected_error(scale) >= _AS_BAD_AS_A_GUESS * variation[part.sensor]
+        for share in shares:
+            down, up = calibration.bounds(share, scale, scaled[at], part.gap)
+            lower[share][at] = np.minimum(np.maximum(filled[at] + down * deviation[part.sensor], least), filled[at])
+            upper[share][at] = filled[at] + up * deviation[part.sensor]
+    flagged[:, ~frame.observed.any(axis=0)] = True  # nobody knows the level of a sensor that never reports
+    return ErrorBars(lower, upper, flagged)
+
+
+def cut_off(frame: SensorFrame, graph: SensorGraph, flagged: NDArray[np.bool_]) -> dict[str, str]:
+    """Sensors that cannot be filled well, each with the reason."""
+    told: dict[str, str] = {}
+    holes = (~frame.observed).sum(axis=0)
+    for number, sensor in enumerate(frame.sensors):
+        if holes[number] == len(frame.times):
+            told[sensor] = "it never reports: filled from the others alone"
+        elif holes[number] and flagged[:, number].sum() > _MOST_FLAGGED * holes[number]:
+            alone = " and no other sensor is near" if graph.degree()[number] == 0 else ""
+            told[sensor] = f"most of its filled values are hardly better than a guess{alone}"
+    return told
+
+
+def _variation(frame: SensorFrame, scaler: Scaler) -> NDArray[np.float64]:
+    """(N,): how far a sensor's readings lie from their median, in scaled units; of silent sensors, the others' mean."""
+    scaled = np.where(frame.observed, scaler.scale(frame.values), np.nan)
+    alive = frame.observed.any(axis=0)
+    own = np.ones(len(frame.sensors))
+    if alive.any():
+        away = np.abs(scaled[:, alive] - np.nanmedian(scaled[:, alive], axis=0))
+        own[alive] = np.nanmean(away, axis=0)
+        own[~alive] = own[alive].mean()
+    return own

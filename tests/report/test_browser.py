@@ -1,0 +1,346 @@
+"""The report in a real browser: the system's Chromium, driven by Playwright, at the width of a desk and of a phone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from casper.imputer import Casper
+from casper.report.html import write_report
+from casper.simulate import Simulation, simulate
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytest.importorskip("plotly", reason="the optional package plotly is not installed")
+playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
+
+_CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(_CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium")
+
+_ARGUMENTS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+DESK, PHONE = 1280, 390
+_PATIENCE_MS = 60_000
+
+
+@dataclass
+class Opened:
+    """A page and everything it complained about or asked for."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list[str])
+    requests: list[str] = field(default_factory=list[str])
+
+    def text(self, selector: str) -> str:
+        return self.page.locator(selector).inner_text()
+
+    def count(self, selector: str) -> int:
+        return self.page.locator(selector).count()
+
+    def wait_until(self, condition: str) -> None:
+        """Playwright's own way would evaluate texts within the page, which the page forbids."""
+        for _ in range(_PATIENCE_MS // 50):
+            if self.page.evaluate(condition):
+                return
+            self.page.wait_for_timeout(50)
+        pytest.fail(f"never true: {condition}")
+
+
+Open = Callable[..., AbstractContextManager[Opened]]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=_CHROMIUM, args=list(_ARGUMENTS))
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo's."""
+    made = simulate(sensors=24, steps=2160, seed=0)
+    model = Casper.from_pretrained("demo", device="cpu")
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    return write_report(path, model, made.table, sensors=made.sensors, name="readings.csv", unit="ug/m3")
+
+
+@pytest.fixture
+def opened(browser: Browser) -> Open:
+    """Opens a file and waits until all its charts are drawn; afterwards it must not have complained."""
+
+    @contextmanager
+    def open_page(
+        path: Path, *, width: int = DESK, before: str = "", ready: bool = True, **options: Any
+    ) -> Iterator[Opened]:
+        context = browser.new_context(viewport={"width": width, "height": 900}, offline=True, **options)
+        shown = Opened(context.new_page())
+        shown.page.on("console", lambda told: shown.complaints.append(told.text) if told.type != "log" else None)
+        shown.page.on("pageerror", lambda error: shown.complaints.append(str(error)))
+        shown.page.on("request", lambda asked: shown.requests.append(asked.url))
+        if before:
+            shown.page.add_init_script(before)
+        shown.page.set_default_timeout(_PATIENCE_MS)
+        shown.page.goto(path.as_uri())
+        if ready:
+            shown.page.wait_for_selector("html[data-ready]")
+        yield shown
+        context.close()
+        assert shown.complaints == []
+        assert [url for url in shown.requests if not url.startswith(("file:", "data:"))] == []
+        assert len([url for url in shown.requests if url.startswith("file:")]) == 1, "the page itself and no other file"
+
+    return open_page
+
+
+@pytest.mark.parametrize("width", [DESK, PHONE])
+def test_it_opens_from_disk_with_all_charts_and_without_any_request(opened: Open, report: Path, width: int) -> None:
+    with opened(report, width=width) as shown:
+        for chart in ("coverage", "errors", "series", "map", "value"):
+            assert shown.count(f"#{chart}-chart svg.main-svg") > 0, chart
+        widest = shown.page.evaluate("document.documentElement.scrollWidth")
+        assert widest <= width, "the page must not scroll sideways"
+        for control in shown.page.locator("select, button, input").all():
+            box = control.bounding_box()
+            assert box is not None
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= width, control.get_attribute("id")
+
+
+@pytest.mark.parametrize("width", [DESK, PHONE])
+def test_every_control_of_the_series_does_what_it_says(opened: Open, report: Path, width: int) -> None:
+    with opened(report, width=width) as shown:
+        page = shown.page
+
+        def period() -> tuple[float, float]:
+            first, last = page.evaluate("document.getElementById('series-chart').layout.xaxis.range")
+            return float(first), float(last)
+
+        begun = period()
+        page.select_option("#series-sensor", label="S05")
+        assert shown.text("#series-note").startswith("S05: ")
+        assert period() != begun
+        for button, longer in (("zoom-in", False), ("zoom-out", True)):
+            before = period()
+            page.click(f"#{button}")
+            after = period()
+            assert (after[1] - after[0] > before[1] - before[0]) is longer
+        before = period()
+        page.click("#later")
+        assert period()[0] > before[0]
+        page.click("#earlier")
+        assert period() == pytest.approx(before)
+        page.click("#gap-before")
+        assert period()[0] < before[0]
+        page.click("#gap-after")
+        page.click("#whole")
+        hours = (period()[1] - period()[0]) / 3_600_000
+        assert hours == 2159
+
+
+def test_dragging_over_a_part_of_the_series_zooms_in_and_a_double_click_goes_back(opened: Open, report: Path) -> None:
+    with opened(report) as shown:
+        page = shown.page
+        page.click("#whole")
+        page.locator("#series-chart").scroll_into_view_if_needed()
+        box = page.locator("#series-chart .nsewdrag").bounding_box()
+        assert box is not None
+        length = "(([a, b]) => b - a)(document.getElementById('series-chart').layout.xaxis.range)"
+        before = page.evaluate(length)
+        middle = box["y"] + box["height"] / 2
+        page.mouse.move(box["x"] + 0.3 * box["width"], middle)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 0.5 * box["width"], middle, steps=5)
+        page.mouse.up()
+        shown.wait_until(f"{length} < {0.3 * before}")
+        page.mouse.dblclick(box["x"] + 0.5 * box["width"], middle)
+        shown.wait_until(f"Math.abs({length} - {before}) < 1")
+
+
+@pytest.mark.parametrize("width", [DESK, PHONE])
+def test_the_map_obeys_threshold_and_choice(opened: Open, report: Path, width: int) -> None:
+    arrows = "document.getElementById('map-chart').data.find((trace) => trace.marker?.symbol === 'arrow').x.length"
+    with opened(report, width=width) as shown:
+        page = shown.page
+        usual = page.evaluate(arrows)
+        page.fill("#map-least", "2")
+        assert page.evaluate(arrows) > usual
+        assert shown.text("#map-least-shown") == "2%"
+        page.fill("#map-least", "30")
+        assert 0 < page.evaluate(arrows) < usual
+        page.fill("#map-least", "1")
+        page.select_option("#map-sensor", label="causes of S07")
+        assert 1 <= page.evaluate(arrows) <= 8
+        told = shown.text("#map-note")
+        assert told.startswith("S07 is filled from: its own readings at other times ")
+        page.set_checked("#map-shut", checked=True)
+        page.select_option("#map-sensor", label="all sensors")
+        assert "shut out" in shown.text("#map-key")
+        page.set_checked("#map-shut", checked=False)
+        assert "shut out" not in shown.text("#map-key")
+        for button in ("#map-in", "#map-in", "#map-out"):
+            page.click(button)
+        assert page.evaluate(arrows) > 0
+
+
+def test_pointing_at_an_arrow_or_a_cell_tells_about_it(opened: Open, report: Path) -> None:
+    spot = """() => {
+        const chart = document.getElementById("map-chart");
+        const spots = chart.data.find((trace) => trace.marker?.opacity === 0);
+        chart.scrollIntoView({ block: "center" });
+        const box = chart.getBoundingClientRect();
+        return { x: box.x + spots.x[0], y: box.y + spots.y[0], words: spots.text[0] };
+    }"""
+    with opened(report) as shown:
+        page = shown.page
+        found = page.evaluate(spot)
+        page.mouse.move(found["x"], found["y"])
+        page.wait_for_selector("#map-chart .hoverlayer .hovertext")
+        words = shown.page.locator("#map-chart .hoverlayer").text_content() or ""
+        assert "→" in words
+        assert "is filled from" in words
+        for chart, expected in (("coverage", "measured"), ("errors", "hidden readings"), ("value", "%")):
+            place = page.locator(f"#{chart}-chart .nsewdrag").first
+            place.scroll_into_view_if_needed()
+            box = place.bounding_box()
+            assert box is not None
+            if chart == "errors":
+                dot = page.locator("#errors-chart .points path").first.bounding_box()
+                assert dot is not None
+                page.mouse.move(dot["x"] + dot["width"] / 2, dot["y"] + dot["height"] / 2)
+            else:
+                page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.5 * box["height"])
+            page.wait_for_selector(f"#{chart}-chart .hoverlayer .hovertext")
+            assert expected in (page.locator(f"#{chart}-chart .hoverlayer").text_content() or "")
+
+
+def test_a_click_on_a_sensor_chooses_it(opened: Open, report: Path) -> None:
+    dot = """() => {
+        const chart = document.getElementById("map-chart");
+        const sensors = chart.data[chart.data.length - 1];
+        chart.scrollIntoView({ block: "center" });
+        const box = chart.getBoundingClientRect();
+        return [box.x + sensors.x[4], box.y + sensors.y[4]];
+    }"""
+    with opened(report) as shown:
+        for chosen, told in (("4", "S05 is filled from"), ("-1", "")):  # and once more for all sensors
+            x, y = shown.page.evaluate(dot)
+            shown.page.mouse.click(x + 2, y)
+            shown.wait_until(f"document.getElementById('map-sensor').value === '{chosen}'")
+            assert told in shown.text("#map-note")
+
+
+def test_another_value_can_be_looked_into(opened: Open, report: Path) -> None:
+    with opened(report) as shown:
+        first = shown.text("#value-words")
+        shown.page.select_option("#value-chosen", index=3)
+        assert shown.text("#value-words") != first
+        assert "Drawn most from" in shown.text("#value-words")
+
+
+def test_the_theme_follows_the_system_and_can_be_switched(opened: Open, report: Path) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    ink = "document.getElementById('series-chart').layout.font.color"
+    with opened(report, color_scheme="dark") as shown:
+        page = shown.page
+        dark = (page.evaluate(ground), page.evaluate(ink))
+        page.click("#theme")
+        light = (page.evaluate(ground), page.evaluate(ink))
+        assert dark[0] != light[0]
+        assert dark[1] != light[1], "charts follow, too"
+        page.emulate_media(color_scheme="light")
+        page.emulate_media(color_scheme="dark")
+        assert page.evaluate(ground) == light[0], "what the reader chose stays"
+
+
+def test_everything_can_be_reached_and_changed_with_the_keyboard(opened: Open, report: Path) -> None:
+    with opened(report) as shown:
+        page = shown.page
+        reached: set[str] = set()
+        page.locator("#theme").focus()
+        for _ in range(60):
+            page.keyboard.press("Tab")
+            reached.add(page.evaluate("document.activeElement.id"))
+        controls = {
+            control.get_attribute("id") for control in page.locator("main select, main button, main input").all()
+        }
+        disabled = {control.get_attribute("id") for control in page.locator("main :disabled").all()}
+        assert controls - disabled <= reached
+        page.locator("#map-least").focus()
+        before = shown.text("#map-least-shown")
+        page.keyboard.press("ArrowRight")
+        assert shown.text("#map-least-shown") != before
+        page.locator("#map-sensor").focus()
+        page.keyboard.press("ArrowDown")
+        shown.wait_until("document.getElementById('map-note').textContent.includes('S01 is filled from')")
+
+
+def test_it_prints_in_light_colours_and_is_as_before_afterwards(opened: Open, report: Path) -> None:
+    with opened(report, color_scheme="dark") as shown:
+        page = shown.page
+        assert len(page.pdf(format="A4")) > 50_000
+        assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+        page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+        assert page.evaluate("document.documentElement.dataset.theme") == "light"
+        assert page.evaluate("document.getElementById('map-chart').layout.width") < 700, "as wide as paper"
+        page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+        assert page.evaluate("document.getElementById('map-chart').layout.width") > 900
+
+
+def test_charts_follow_the_width_of_the_window(opened: Open, report: Path) -> None:
+    with opened(report) as shown:
+        shown.page.set_viewport_size({"width": 700, "height": 900})
+        shown.wait_until("document.getElementById('coverage-chart').layout.width < 700")
+        assert shown.page.evaluate("document.documentElement.scrollWidth") <= 700
+
+
+def test_a_browser_that_cannot_unpack_shows_the_words_and_says_so(opened: Open, report: Path) -> None:
+    with opened(report, before="delete window.DecompressionStream", ready=False) as shown:
+        shown.page.wait_for_selector("#trouble:not([hidden])")
+        assert "too old to unpack" in shown.text("#trouble")
+        assert shown.page.locator("#series-chart").is_hidden()
+        assert "CASPER filled" in shown.text(".lead")
+
+
+def test_without_scripts_the_words_and_tables_are_there(opened: Open, report: Path) -> None:
+    with opened(report, ready=False, java_script_enabled=False) as shown:
+        assert "charts need JavaScript" in shown.text("noscript")
+        assert shown.count("#quality table") == 2
+
+
+def test_names_with_markup_and_a_silent_sensor_are_drawn_as_they_are(
+    opened: Open, six_sensors: Simulation, tiny_settings: dict[str, Any], tmp_path: Path
+) -> None:
+    names = ['<b>&"x', "</script>", "%{y}", "dead", "a long name that goes on and on", "Zürich 上海"]
+    table = six_sensors.table.set_axis(names, axis=1).assign(dead=np.nan)
+    model = Casper(device="cpu", **{**tiny_settings, "epochs": 1}).fit(table)
+    with opened(write_report(tmp_path / "odd.html", model, table), width=PHONE) as shown:
+        axis = shown.page.locator("#coverage-chart .ytick text").all_text_contents()
+        assert axis[0] == names[0]
+        assert axis[1] == names[1]
+        shown.page.select_option("#series-sensor", label="dead")
+        shown.page.select_option("#map-sensor", label=f"causes of {names[0]}")
+        assert names[0] in shown.text("#map-note")
+
+
+def test_a_table_without_holes_and_a_model_without_arrows_are_drawn(
+    opened: Open, six_sensors: Simulation, tmp_path: Path
+) -> None:
+    from report_cases import banded
+
+    table = six_sensors.complete
+    with opened(write_report(tmp_path / "full.html", banded(table), table)) as shown:
+        assert shown.count(".empty") == 2
+        assert shown.page.locator("#gap-after").is_disabled()
+        shown.page.click("#zoom-in")

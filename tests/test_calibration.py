@@ -1,0 +1,114 @@
+"""Intervals of the share asked for, wide where estimates are poor, narrow where they are good."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from casper import InputError
+from casper.calibration import FEWEST_CELLS, Calibration, HeldBack
+
+SENSORS = 5
+
+
+def cells(count: int = 20_000, seed: int = 0) -> HeldBack:
+    """Errors grow with the first fact and with the level; the second fact says nothing; sensor 4 is worse than most."""
+    random = np.random.default_rng(seed)
+    facts = random.normal(size=(count, 2)).astype(np.float32)
+    level = random.gamma(2.0, size=count).astype(np.float32)
+    sensor = random.integers(SENSORS, size=count)
+    gap = random.choice([1, 3, 12, 60], size=count)
+    scale = np.exp(0.5 * facts[:, 0] + 0.3 * np.minimum(level, 4) + 0.8 * (sensor == 4))
+    error = (random.exponential(size=count) - np.log(2)) * scale  # skewed: more to be expected above than below
+    return HeldBack(facts, level, sensor, gap, error.astype(np.float32))
+
+
+def inside(calibration: Calibration, other: HeldBack, share: float) -> np.ndarray:
+    scale = calibration.scale(other.facts, other.level, other.sensor)
+    low, high = calibration.bounds(share, scale, other.level, other.gap)
+    return (low <= other.error) & (other.error <= high)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_intervals_hold_the_share_of_new_errors_that_was_asked_for(share: float) -> None:
+    calibration, new = Calibration.fit(cells(), sensors=SENSORS), cells(seed=1)
+    held = inside(calibration, new, share)
+    assert held.mean() == pytest.approx(share, abs=0.01)
+    for gap in (1, 3, 12, 60):
+        assert held[new.gap == gap].mean() == pytest.approx(share, abs=0.02)
+    for sensor in range(SENSORS):
+        assert held[new.sensor == sensor].mean() == pytest.approx(share, abs=0.04)
+    high = new.level > np.quantile(new.level, 0.8)
+    assert held[high].mean() == pytest.approx(share, abs=0.03)
+
+
+def test_the_scale_follows_what_makes_cells_hard() -> None:
+    calibration = Calibration.fit(cells(), sensors=SENSORS)
+    facts = np.array([[1, 0], [-1, 0], [0, 1], [0, -1]], dtype=np.float32)
+    scale = calibration.scale(facts, np.full(4, 2.0, np.float32), np.zeros(4, dtype=np.int64))
+    assert scale[0] / scale[1] == pytest.approx(np.e, rel=0.05)
+    assert scale[2] / scale[3] == pytest.approx(1.0, rel=0.05)
+    of_sensor = np.exp(calibration.of_sensor)
+    assert of_sensor[4] / of_sensor[:4].mean() == pytest.approx(np.exp(0.8), rel=0.1)
+
+
+def test_skewed_errors_give_skewed_intervals() -> None:
+    calibration = Calibration.fit(cells(), sensors=SENSORS)
+    low, high = calibration.bounds(0.9, np.ones(1), np.ones(1, np.float32), np.ones(1, dtype=np.int64))
+    assert high[0] > 2 * -low[0]
+
+
+def test_wider_shares_have_wider_intervals_around_the_estimate() -> None:
+    calibration, new = Calibration.fit(cells(), sensors=SENSORS), cells(200, seed=2)
+    scale = calibration.scale(new.facts, new.level, new.sensor)
+    ends = [calibration.bounds(share, scale, new.level, new.gap) for share in (0.1, 0.5, 0.9, 0.98)]
+    for (low, high), (lower, higher) in pairwise(ends):
+        assert (lower <= low).all()
+        assert (low <= 0).all()
+        assert (high >= 0).all()
+        assert (high <= higher).all()
+
+
+def test_few_cells_share_their_quantiles() -> None:
+    few = Calibration.fit(cells(120), sensors=SENSORS)
+    assert (few.quantiles == few.quantiles[0]).all()
+    assert inside(few, cells(seed=3), 0.9).mean() == pytest.approx(0.9, abs=0.08)
+    assert not (Calibration.fit(cells(), sensors=SENSORS).quantiles[0] == few.quantiles[0]).all()
+
+
+def test_what_is_not_known_of_a_cell_counts_as_average() -> None:
+    calibration = Calibration.fit(cells(), sensors=SENSORS)
+    facts = np.array([[np.nan, np.nan], calibration.centre], dtype=np.float32)
+    scale = calibration.scale(facts, np.ones(2, np.float32), np.zeros(2, dtype=np.int64))
+    assert scale[0] == pytest.approx(scale[1])
+
+
+def test_too_few_cells_are_refused_with_a_remedy() -> None:
+    with pytest.raises(InputError, match="validation_share"):
+        Calibration.fit(cells(FEWEST_CELLS - 1), sensors=SENSORS)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.5, 90])
+def test_shares_that_mean_nothing_are_refused(share: float) -> None:
+    calibration = Calibration.fit(cells(500), sensors=SENSORS)
+    with pytest.raises(InputError, match=r"such as 0\.9"):
+        calibration.bounds(share, np.ones(1), np.ones(1, np.float32), np.ones(1, dtype=np.int64))
+
+
+def test_it_goes_through_tensors_and_comes_back() -> None:
+    calibration, new = Calibration.fit(cells(), sensors=SENSORS), cells(50, seed=4)
+    back = Calibration.from_tensors(calibration.to_tensors())
+    np.testing.assert_array_equal(
+        back.scale(new.facts, new.level, new.sensor), calibration.scale(new.facts, new.level, new.sensor)
+    )
+    np.testing.assert_array_equal(inside(back, new, 0.5), inside(calibration, new, 0.5))
+
+
+def test_perfect_estimates_do_not_break_it() -> None:
+    perfect = cells(100)
+    calibration = Calibration.fit(
+        HeldBack(perfect.facts, perfect.level, perfect.sensor, perfect.gap, np.zeros(100, np.float32)), sensors=SENSORS
+    )
+    assert np.isfinite(calibration.scale(perfect.facts, perfect.level, perfect.sensor)).all()

@@ -1,0 +1,213 @@
+"""`impute(table, intervals=...)` from end to end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from casper import Casper, InputError, make_imputer
+from casper.checkpoint import read_tensors, write_tensors
+from casper.datasets import Benchmark
+from casper.evaluate import evaluate
+from casper.filled import Filled
+from casper.interval_scores import gap_names
+from casper.simulate import Simulation, simulate
+
+SHARES = (0.5, 0.9)
+
+
+@pytest.fixture(scope="module")
+def filled(tiny_casper: Casper, six_sensors: Simulation) -> Filled:
+    return tiny_casper.impute(six_sensors.table, intervals=SHARES)
+
+
+def test_the_table_is_the_one_without_intervals(filled: Filled, tiny_casper: Casper, six_sensors: Simulation) -> None:
+    pd.testing.assert_frame_equal(filled.table, tiny_casper.impute(six_sensors.table))
+    pd.testing.assert_frame_equal(filled.observed, six_sensors.table.notna())
+
+
+def test_readings_have_no_error_bars_and_filled_values_lie_within_theirs(filled: Filled) -> None:
+    seen, values = filled.observed.to_numpy(), filled.table.to_numpy()
+    for share in SHARES:
+        lower, upper = filled.lower[share].to_numpy(), filled.upper[share].to_numpy()
+        np.testing.assert_array_equal(lower[seen], values[seen])
+        np.testing.assert_array_equal(upper[seen], values[seen])
+        assert (lower[~seen] <= values[~seen]).all()
+        assert (values[~seen] <= upper[~seen]).all()
+    width = {share: (filled.upper[share] - filled.lower[share]).to_numpy()[~seen] for share in SHARES}
+    assert (width[0.9] >= width[0.5]).all()
+    assert width[0.5].min() > 0
+    assert filled.shares == SHARES
+
+
+def test_nothing_negative_is_expected_where_nothing_negative_was_read(filled: Filled) -> None:
+    assert filled.table.to_numpy()[filled.observed.to_numpy()].min() >= 0
+    assert filled.lower[0.9].to_numpy().min() >= min(0.0, filled.table.to_numpy().min())
+
+
+def test_columns_in_another_order_get_the_same_intervals(
+    filled: Filled, tiny_casper: Casper, six_sensors: Simulation
+) -> None:
+    turned = six_sensors.table[six_sensors.table.columns[::-1]]
+    again = tiny_casper.impute(turned, intervals=SHARES)
+    pd.testing.assert_frame_equal(again.upper[0.9][filled.table.columns], filled.upper[0.9])
+    pd.testing.assert_frame_equal(again.flagged[filled.table.columns], filled.flagged)
+
+
+def test_steps_without_a_row_get_intervals_when_all_steps_are_wanted(
+    tiny_casper: Casper, six_sensors: Simulation
+) -> None:
+    table = six_sensors.table.drop(six_sensors.table.index[50:53])
+    some, every = (tiny_casper.impute(table, intervals=(0.9,), all_steps=choice) for choice in (False, True))
+    assert some.lower[0.9].index.equals(table.index)
+    assert every.lower[0.9].index.equals(every.table.index)
+    assert len(every.table) == len(table) + 3
+    assert not every.observed.iloc[50:53].to_numpy().any()
+
+
+def test_true_values_lie_in_most_of_the_wide_intervals() -> None:
+    made = simulate(sensors=8, steps=900, seed=1)
+    model = Casper(device="cpu", epochs=2, batches_per_epoch=40, window=12, width=16, prompts=8, validation_share=0.1)
+    result = model.fit(made.table, sensors=made.sensors).impute(made.table, intervals=SHARES)
+    holes, truth = ~result.observed.to_numpy(), made.complete.to_numpy()
+    for share in SHARES:
+        inside = (result.lower[share].to_numpy() <= truth) & (truth <= result.upper[share].to_numpy())
+        assert inside[holes].mean() == pytest.approx(share, abs=0.08)
+
+
+def test_a_saved_model_keeps_its_error_bars(tiny_folder: Path, filled: Filled, six_sensors: Simulation) -> None:
+    again = Casper.from_pretrained(tiny_folder, device="cpu").impute(six_sensors.table, intervals=SHARES)
+    pd.testing.assert_frame_equal(again.lower[0.9], filled.lower[0.9])
+    pd.testing.assert_frame_equal(again.upper[0.5], filled.upper[0.5])
+
+
+def test_a_model_saved_by_an_older_version_says_what_to_do(
+    tiny_folder: Path, filled: Filled, six_sensors: Simulation, tmp_path: Path
+) -> None:
+    tensors, _ = read_tensors(tiny_folder / "model.safetensors")
+    write_tensors(
+        tmp_path / "model.safetensors", {k: v for k, v in tensors.items() if not k.startswith("calibration:")}
+    )
+    (tmp_path / "config.json").write_text((tiny_folder / "config.json").read_text())
+    old = Casper.from_pretrained(tmp_path, device="cpu")
+    assert not old.has_intervals
+    assert old.impute(six_sensors.table).notna().all(axis=None)
+    with pytest.raises(InputError, match=r"calibrate\(table\)"):
+        old.impute(six_sensors.table, intervals=SHARES)
+    again = old.calibrate(six_sensors.table).impute(six_sensors.table, intervals=SHARES)
+    pd.testing.assert_frame_equal(again.upper[0.9], filled.upper[0.9])
+
+
+def test_methods_without_a_network_say_that_they_have_none(six_sensors: Simulation) -> None:
+    mean = make_imputer("mean").fit(six_sensors.table)
+    with pytest.raises(InputError, match="mean gives no error bars"):
+        mean.impute(six_sensors.table, intervals=SHARES)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"), [((), "such as"), (0.9, "such as"), ((90,), "between 0 and"), ("9", "such as")]
+)
+def test_wrong_shares_are_refused(tiny_casper: Casper, six_sensors: Simulation, wrong: Any, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        tiny_casper.impute(six_sensors.table, intervals=wrong)
+
+
+def test_sensors_that_never_report_are_flagged_with_a_reason(tiny_casper: Casper, six_sensors: Simulation) -> None:
+    silent = six_sensors.table.columns[2]
+    table = six_sensors.table.assign(**{silent: np.nan})
+    result = tiny_casper.impute(table, intervals=(0.9,))
+    assert "never reports" in result.flagged_sensors[silent]
+    assert result.flagged[silent].all()
+    assert not result.flagged.drop(columns=silent).all().any()
+
+
+def test_a_long_table_has_a_row_for_every_filled_value(filled: Filled) -> None:
+    long = filled.to_long()
+    assert len(long) == int((~filled.observed).to_numpy().sum())
+    assert list(long.columns) == [
+        "time",
+        "sensor",
+        "value",
+        "lower_0.5",
+        "upper_0.5",
+        "lower_0.9",
+        "upper_0.9",
+        "flagged",
+    ]
+    first = long.iloc[0]
+    assert first["value"] == filled.table.loc[first["time"], first["sensor"]]
+    assert first["upper_0.9"] == filled.upper[0.9].loc[first["time"], first["sensor"]]
+
+
+def test_a_sensor_is_drawn_with_its_bands(filled: Filled) -> None:
+    sensor = str(filled.table.columns[0])
+    times = filled.table.index
+    axes = filled.plot(sensor, start=times[20], end=times[80], ax=Figure().add_subplot())
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert labels == ["90% of true values", "50% of true values", "filled", "measured"]
+    assert sensor in axes.get_title(loc="left")
+    with pytest.raises(InputError, match="no sensor 'nowhere'"):
+        filled.plot("nowhere")
+
+
+def test_a_notebook_shows_what_was_filled(filled: Filled) -> None:
+    shown = filled._repr_html_()
+    assert f"{int((~filled.observed).to_numpy().sum()):,} of" in shown
+    assert "mean width of 90% intervals" in shown
+
+
+def test_names_cannot_smuggle_markup_into_a_notebook(tiny_settings: dict[str, Any]) -> None:
+    made = simulate(sensors=6, steps=150, seed=3)
+    names = {made.table.columns[0]: "<b>&"}
+    model = Casper(device="cpu", **tiny_settings).fit(made.table.rename(columns=names))
+    shown = model.impute(made.table.rename(columns=names), intervals=(0.9,))._repr_html_()
+    assert "<b>&" not in shown
+    assert "&lt;b&gt;&amp;" in shown
+
+
+def test_a_benchmark_tells_how_good_the_error_bars_are(
+    small_benchmark: Benchmark, tiny_settings: dict[str, Any]
+) -> None:
+    model = Casper(device="cpu", **tiny_settings)
+    model.fit_benchmark(small_benchmark)
+    told = evaluate(model, small_benchmark)["intervals"]
+    json.dumps(told)
+    assert 0 < told["crps"] < 1
+    for share in ("0.5", "0.9"):
+        scored = told["shares"][share]
+        assert abs(scored["coverage"] - float(share)) < 0.25
+        assert list(scored["by_gap"]) == gap_names()
+        for classes in (scored["by_gap"].values(), scored["by_level"]):
+            assert sum(one["cells"] for one in classes) == int(
+                (small_benchmark.hidden & small_benchmark.test_steps[:, None]).sum()
+            )
+    assert told["shares"]["0.9"]["width"] > told["shares"]["0.5"]["width"]
+    mean = make_imputer("mean")
+    mean.fit_benchmark(small_benchmark)
+    assert evaluate(mean, small_benchmark)["intervals"] is None
+
+
+def test_error_bars_of_a_benchmark_never_look_at_its_test_cells(
+    small_benchmark: Benchmark, tiny_settings: dict[str, Any]
+) -> None:
+    from dataclasses import replace
+
+    from casper.frame import from_arrays
+
+    first = Casper(device="cpu", **tiny_settings)
+    first.fit_benchmark(small_benchmark)
+    scored = small_benchmark.hidden & small_benchmark.test_steps[:, None]
+    frame = small_benchmark.frame
+    other = from_arrays(np.where(scored, 1e6, frame.values), frame.observed, frame.times, frame.sensors)
+    second = Casper(device="cpu", **tiny_settings)
+    second.fit_benchmark(replace(small_benchmark, frame=other))
+    assert first._calibration is not None
+    assert second._calibration is not None
+    np.testing.assert_array_equal(first._calibration.quantiles, second._calibration.quantiles)
+    np.testing.assert_array_equal(first._calibration.slopes, second._calibration.slopes)
