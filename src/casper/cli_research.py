@@ -109,7 +109,8 @@ def evaluate(
     if out is not None:
         about = imputer.describe() if isinstance(imputer, NeuralImputer) else {}
         origin = provenance(seed=seed if model is None else None, device=device_name(device.value), started=started)
-        write_result(out, {**scores, "model": about, **origin})
+        shipped = {} if model is None or Path(model).exists() else {"weights": model}
+        write_result(out, {**scores, **shipped, "model": about, **origin})
     if as_json:
         typer.echo(json.dumps(scores))
     else:

@@ -30,8 +30,8 @@ def baselines(results: Results, _pictures: Collection[str]) -> str:
         "per window. in-sample: fitted on everything but the scored cells of the test steps, which is usual for "
         "methods without training windows; out-of-sample: on no reading of the test steps. Published: the CASPER "
         "paper's Table 1, PriSTI's for the diffusion models. Time per window: of imputing all overlapping test windows "
-        "in batches, on the device of the run, in the fastest of the seeds. Trainings may have run several at a time on "
-        "one card: their times are upper bounds.",
+        "in batches, on the device of the run, in the fastest of the seeds. Trainings may have run several at a time: "
+        "their times are upper bounds.",
     ]
     head = ("method", "ours", "published", "fitted", "seeds", "parameters", "training", "time per window", "device")
     for dataset in dict.fromkeys(group.dataset for group in groups):

@@ -48,6 +48,8 @@ class Evaluation:
     commit: str | None
     device: str
     wall_seconds: float
+    weights: str | None = None
+    """The name of the shipped weights that were scored, if they were."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,7 @@ def read_results(folder: Path) -> Results:
             runs.append(_run(path, record))
         else:
             _refuse_lacking(path, record, _NEEDED, "casper evaluate --out")
-            evaluations.append(Evaluation(**_scores(path, record)))
+            evaluations.append(Evaluation(**_scores(path, record), weights=record.get("weights")))
     _refuse_twins(runs)
     return Results(
         tuple(sorted(evaluations, key=lambda one: (_place(one.dataset), one.mae))),

@@ -171,7 +171,8 @@ def _our_rows(groups: Sequence[Group], columns: Sequence[str], mae: str, mse: st
 
 def _short_group(group: Group) -> Sequence[str]:
     scores = [said(group.spread(name)) for name in ("mae", "mse", "mae_step", "mse_step")]
-    time = duration(sum(run.wall_seconds for run in group.runs) / len(group.runs))
+    # A run that was interrupted and went on later has a short wall time.
+    time = duration(sum(max(run.wall_seconds, run.training_seconds) for run in group.runs) / len(group.runs))
     devices = ", ".join(dict.fromkeys(run.device for run in group.runs))
     files = f"{len(group.runs)} files" if len(group.runs) > 1 else f"`{group.first.file}`"
     return (group.dataset, f"**casper, preset {group.row}** ({seeds(group)})", *scores, time, devices, files)
@@ -197,7 +198,7 @@ def _short_published(dataset: str) -> list[Sequence[str]]:
 def _short_evaluation(one: Evaluation) -> Sequence[str]:
     return (
         one.dataset,
-        one.method,
+        one.method if one.weights is None else f"{one.method}, shipped weights",
         f"{one.mae:.2f}",
         f"{one.mse:.1f}",
         f"{one.mae_step:.2f}",
