@@ -76,7 +76,7 @@ def test_the_short_table_has_our_presets_then_published_figures_then_single_eval
     ]
     assert lines[2] == (
         "| aqi36 | **casper, preset paper** (2 seeds) | 10.10 ± 0.14 | 408.1 ± 11.4 | 9.10 ± 0.14 | 306.1 ± 8.6 "
-        "| 1.2 min | NVIDIA H200 | 2 files |"
+        "| 1.5 min | NVIDIA H200 | 2 files |"
     )
     assert "| `main-metr-la-point-best-seed0.json` |" in lines[7]
 
