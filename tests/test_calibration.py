@@ -9,14 +9,15 @@ import pytest
 
 from casper import InputError
 from casper.calibration import FEWEST_CELLS, Calibration, HeldBack
+from casper.cell_facts import FACTS
 
 SENSORS = 5
 
 
 def cells(count: int = 20_000, seed: int = 0) -> HeldBack:
-    """Errors grow with the first fact and with the level; the second fact says nothing; sensor 4 is worse than most."""
+    """Errors grow with the first fact and with the level; the others say nothing; sensor 4 is worse than most."""
     random = np.random.default_rng(seed)
-    facts = random.normal(size=(count, 2)).astype(np.float32)
+    facts = random.normal(size=(count, len(FACTS))).astype(np.float32)
     level = random.gamma(2.0, size=count).astype(np.float32)
     sensor = random.integers(SENSORS, size=count)
     gap = random.choice([1, 3, 12, 60], size=count)
@@ -46,7 +47,8 @@ def test_intervals_hold_the_share_of_new_errors_that_was_asked_for(share: float)
 
 def test_the_scale_follows_what_makes_cells_hard() -> None:
     calibration = Calibration.fit(cells(), sensors=SENSORS)
-    facts = np.array([[1, 0], [-1, 0], [0, 1], [0, -1]], dtype=np.float32)
+    facts = np.zeros((4, len(FACTS)), dtype=np.float32)
+    facts[:2, 0] = facts[2:, 1] = [1, -1]
     scale = calibration.scale(facts, np.full(4, 2.0, np.float32), np.zeros(4, dtype=np.int64))
     assert scale[0] / scale[1] == pytest.approx(np.e, rel=0.05)
     assert scale[2] / scale[3] == pytest.approx(1.0, rel=0.05)
@@ -80,7 +82,7 @@ def test_few_cells_share_their_quantiles() -> None:
 
 def test_what_is_not_known_of_a_cell_counts_as_average() -> None:
     calibration = Calibration.fit(cells(), sensors=SENSORS)
-    facts = np.array([[np.nan, np.nan], calibration.centre], dtype=np.float32)
+    facts = np.stack([np.full(len(FACTS), np.nan), calibration.centre]).astype(np.float32)
     scale = calibration.scale(facts, np.ones(2, np.float32), np.zeros(2, dtype=np.int64))
     assert scale[0] == pytest.approx(scale[1])
 
@@ -100,6 +102,7 @@ def test_shares_that_mean_nothing_are_refused(share: float) -> None:
 def test_it_goes_through_tensors_and_comes_back() -> None:
     calibration, new = Calibration.fit(cells(), sensors=SENSORS), cells(50, seed=4)
     back = Calibration.from_tensors(calibration.to_tensors())
+    assert back is not None
     np.testing.assert_array_equal(
         back.scale(new.facts, new.level, new.sensor), calibration.scale(new.facts, new.level, new.sensor)
     )
@@ -112,3 +115,10 @@ def test_perfect_estimates_do_not_break_it() -> None:
         HeldBack(perfect.facts, perfect.level, perfect.sensor, perfect.gap, np.zeros(100, np.float32)), sensors=SENSORS
     )
     assert np.isfinite(calibration.scale(perfect.facts, perfect.level, perfect.sensor)).all()
+
+
+def test_what_an_older_version_wrote_is_not_read() -> None:
+    tensors = Calibration.fit(cells(500), sensors=SENSORS).to_tensors()
+    assert Calibration.from_tensors({}) is None
+    assert Calibration.from_tensors({**tensors, "centre": tensors["centre"][:-1]}) is None
+    assert Calibration.from_tensors({name: one for name, one in tensors.items() if name != "borders"}) is None

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from casper.cell_facts import FACTS
 from casper.errors import InputError
 
 FEWEST_CELLS = 30
@@ -28,8 +29,9 @@ WIDEST = 0.98
 """The largest share of errors that an interval can be asked to hold."""
 
 _FEWEST_OF_A_GROUP = 150
-_LEVEL_CLASSES = 3
-_KNOTS = (0.02, 0.2, 0.5, 0.8, 0.98)
+_LEVEL_CLASSES = 5
+# Where the level's function may bend, by how many cells there are to learn it from.
+_KNOTS = {0: (0.02, 0.2, 0.5, 0.8, 0.98), 5000: (0.01, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.99)}
 # A sensor needs as many held-back cells as this to be believed half way that its errors are unlike the others'.
 _CELLS_TO_BELIEVE_A_SENSOR = 20.0
 _FURTHEST = 3.0  # facts are not followed further from their mean than this, in deviations
@@ -56,7 +58,8 @@ class Calibration:
     """What was learned from the held-back cells.
 
     centre, spread: (F,) of the facts; knots: of the level; slopes: of the facts and of the level's hats; offset: ();
-    of_sensor: (N,). quantiles: (groups, levels) of error / scale; thirds: of the level; typical: mean |error / scale|.
+    of_sensor: (N,). quantiles: (groups, levels) of error / scale; borders: of the classes of the level; typical: the
+    mean size of error / scale.
     """
 
     centre: NDArray[np.float64]
@@ -65,7 +68,7 @@ class Calibration:
     slopes: NDArray[np.float64]
     offset: NDArray[np.float64]
     of_sensor: NDArray[np.float64]
-    thirds: NDArray[np.float64]
+    borders: NDArray[np.float64]
     quantiles: NDArray[np.float64]
     typical: NDArray[np.float64]
 
@@ -81,15 +84,16 @@ class Calibration:
         centre = np.where(known, cells.facts, 0.0).sum(0, dtype=np.float64) / count
         spread = np.sqrt(np.square(np.where(known, cells.facts - centre, 0.0)).sum(0, dtype=np.float64) / count)
         spread = np.where(spread > 1e-6, spread, 1.0)
-        knots = np.unique(np.quantile(cells.level.astype(np.float64), _KNOTS))
+        bends = next(places for least, places in reversed(_KNOTS.items()) if len(cells.level) >= least)
+        knots = np.unique(np.quantile(cells.level.astype(np.float64), bends))
         design = np.concatenate((_standardised(cells.facts, centre, spread), _hats(cells.level, knots)), axis=1)
         slopes, offset, of_sensor = _fit_scale(design, cells.sensor, np.abs(cells.error), sensors)
         log_scale = design @ slopes + offset + of_sensor[cells.sensor]
-        thirds = np.quantile(cells.level.astype(np.float64), np.arange(1, _LEVEL_CLASSES) / _LEVEL_CLASSES)
+        borders = np.quantile(cells.level.astype(np.float64), np.arange(1, _LEVEL_CLASSES) / _LEVEL_CLASSES)
         left = cells.error / np.exp(log_scale)
-        quantiles = _quantiles_of_groups(left, _gap_class(cells.gap), np.searchsorted(thirds, cells.level))
+        quantiles = _quantiles_of_groups(left, _gap_class(cells.gap), np.searchsorted(borders, cells.level))
         typical = np.asarray(np.abs(left).mean())
-        return cls(centre, spread, knots, slopes, np.asarray(offset), of_sensor, thirds, quantiles, typical)
+        return cls(centre, spread, knots, slopes, np.asarray(offset), of_sensor, borders, quantiles, typical)
 
     def scale(
         self, facts: NDArray[np.float32], level: NDArray[np.float32], sensor: NDArray[np.int64]
@@ -104,7 +108,7 @@ class Calibration:
         """What to add to the estimates (C,) so that `share` of the true values lie between, as much below as above."""
         check_share(share)
         low, high = self._at((1 - share) / 2), self._at((1 + share) / 2)  # (groups,)
-        group = _gap_class(gap) * _LEVEL_CLASSES + np.searchsorted(self.thirds, level)
+        group = _gap_class(gap) * _LEVEL_CLASSES + np.searchsorted(self.borders, level)
         return scale * np.minimum(low, 0.0)[group], scale * np.maximum(high, 0.0)[group]
 
     def expected_error(self, scale: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -118,7 +122,10 @@ class Calibration:
         return {field.name: torch.as_tensor(getattr(self, field.name)) for field in fields(self)}
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self | None:
+        """None if there are none, or if they are of a version that judged by other facts."""
+        if set(tensors) != {field.name for field in fields(cls)} or len(tensors["centre"]) != len(FACTS):
+            return None
         return cls(**{field.name: tensors[field.name].numpy() for field in fields(cls)})
 
 

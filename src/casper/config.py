@@ -300,7 +300,7 @@ _FOR_BENCHMARK: dict[tuple[str, str], dict[str, Any]] = {
     ("paper", "aqi36"): _AQI36,
     ("best", "aqi36"): {**_AQI36, **_OWN_CLOCK, "window_level": True, "epochs": 100},
     ("best", "metr-la-point"): {**_BEST_METR_LA, "hidden_shares": [0.25], "copied_gaps": 0.0},
-    ("best", "metr-la-block"): _BEST_METR_LA,
+    ("best", "metr-la-block"): {**_BEST_METR_LA, "block_gaps": 0.2, "copied_gaps": 0.4},
 }
 
 

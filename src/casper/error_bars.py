@@ -16,7 +16,7 @@ from casper.windows import Scaler
 
 # More held-back cells than this teach nothing new.
 _MOST_CELLS = 100_000
-# A filled value whose error is expected to be as large as this share of the sensor's own variation is a mere guess.
+# A filled value is a guess if its error is expected to be as large as this share of what the median would be off.
 _AS_BAD_AS_A_GUESS = 0.8
 # A sensor is too cut off to be filled well if more than this share of its filled values are guesses.
 _MOST_FLAGGED = 0.5
@@ -85,13 +85,15 @@ def draw_error_bars(
     lower, upper = ({share: complete.copy() for share in shares} for _ in range(2))
     flagged = np.zeros(frame.values.shape, dtype=bool)
     scaled, deviation = reading.scaler.scale(filled), reading.scaler.deviation
-    variation = _variation(frame, reading.scaler)
+    median, variation = _variation(frame, reading.scaler)
     # Where nothing negative was ever read, nothing negative is to be expected.
     least = 0.0 if np.nanmin(np.where(frame.observed, frame.values, np.nan), initial=np.inf) >= 0 else -np.inf
     for part in reading.cells(frame, filled, ~frame.observed):
         at = part.step, part.sensor
         scale = calibration.scale(part.facts, scaled[at], part.sensor)
-        flagged[at] = calibration.expected_error(scale) >= _AS_BAD_AS_A_GUESS * variation[part.sensor]
+        # Where the estimate is far from the median, the median would be far off as well.
+        of_a_guess = np.maximum(variation[part.sensor], np.abs(scaled[at] - median[part.sensor]))
+        flagged[at] = calibration.expected_error(scale) >= _AS_BAD_AS_A_GUESS * of_a_guess
         for share in shares:
             down, up = calibration.bounds(share, scale, scaled[at], part.gap)
             lower[share][at] = np.minimum(np.maximum(filled[at] + down * deviation[part.sensor], least), filled[at])
@@ -113,13 +115,16 @@ def cut_off(frame: SensorFrame, graph: SensorGraph, flagged: NDArray[np.bool_]) 
     return told
 
 
-def _variation(frame: SensorFrame, scaler: Scaler) -> NDArray[np.float64]:
-    """(N,): how far a sensor's readings lie from their median, in scaled units; of silent sensors, the others' mean."""
+def _variation(frame: SensorFrame, scaler: Scaler) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(N,) each, in scaled units: a sensor's median, and how far its readings lie from it on average.
+
+    Of silent sensors, the others' mean.
+    """
     scaled = np.where(frame.observed, scaler.scale(frame.values), np.nan)
     alive = frame.observed.any(axis=0)
-    own = np.ones(len(frame.sensors))
+    median, away = np.zeros(len(frame.sensors)), np.ones(len(frame.sensors))
     if alive.any():
-        away = np.abs(scaled[:, alive] - np.nanmedian(scaled[:, alive], axis=0))
-        own[alive] = np.nanmean(away, axis=0)
-        own[~alive] = own[alive].mean()
-    return own
+        median[alive] = np.nanmedian(scaled[:, alive], axis=0)
+        away[alive] = np.nanmean(np.abs(scaled[:, alive] - median[alive]), axis=0)
+        median[~alive], away[~alive] = median[alive].mean(), away[alive].mean()
+    return median, away

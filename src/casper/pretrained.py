@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from casper.calibration import Calibration
-from casper.cell_facts import FACTS
 from casper.checkpoint import read_tensors, under_prefix, with_prefix, write_tensors
 from casper.errors import InputError, some
 from casper.files import atomic_folder
@@ -127,10 +126,7 @@ def read(name: str | Path) -> Loaded:
             description["graph_origin"],
         )
         scaler = Scaler(tensors["scaler:mean"].numpy(), tensors["scaler:deviation"].numpy())
-        calibrated = under_prefix("calibration", tensors)
-        calibration = Calibration.from_tensors(calibrated) if calibrated else None
-        if calibration is not None and len(calibration.centre) != len(FACTS):
-            calibration = None  # of a version that looked at other facts
+        calibration = Calibration.from_tensors(under_prefix("calibration", tensors))
     except KeyError as error:
         raise InputError(f"{folder / WEIGHTS} is not a CASPER model: it lacks {error}") from error
     if not (len(graph.sensors) == len(scaler.mean) and np.isfinite(scaler.mean).all()):
