@@ -62,18 +62,19 @@ def _baseline_row(group: Group, label: str, published: PublishedFigure | None) -
 
 
 def error_bars(results: Results, _pictures: Collection[str]) -> str:
-    groups = [group for group in results.groups("main", "baselines") if any(run.intervals for run in group.runs)]
-    if not groups:
-        return ""
+    measured = [(group.dataset, group.row, group.runs) for group in results.groups("main", "baselines")]
+    measured += [(one.dataset, f"{one.method}, shipped weights", (one,)) for one in results.evaluations if one.weights]
     rows, apart = list[Sequence[str]](), list[Sequence[str]]()
-    for group in groups:
-        told = [run.intervals for run in group.runs if run.intervals]
-        crps = [CRPS.get((name, group.dataset)) for name in ("PriSTI", "CSDI")]
+    for dataset, label, runs in measured:
+        told = [run.intervals for run in runs if run.intervals]
+        if not told:
+            continue
+        crps = [CRPS.get((name, dataset)) for name in ("PriSTI", "CSDI")]
         shares = list(told[0]["shares"])
         rows.append(
             (
-                title_of(group.dataset),
-                group.row,
+                title_of(dataset),
+                label,
                 *(f"{_mean_of(told, share, 'coverage'):.1%}" for share in shares),
                 *(f"{_mean_of(told, share, 'width'):.3g}" for share in shares),
                 f"{sum(one['crps'] for one in told) / len(told):.4f}",
@@ -83,8 +84,8 @@ def error_bars(results: Results, _pictures: Collection[str]) -> str:
         )
         apart += [
             (
-                title_of(group.dataset),
-                group.row,
+                title_of(dataset),
+                label,
                 f"{float(share):.0%}",
                 ", ".join(
                     f"{name}: {_coverage(one['by_gap'][name] for one in _of_share(told, share))}"
@@ -97,12 +98,14 @@ def error_bars(results: Results, _pictures: Collection[str]) -> str:
             )
             for share in shares
         ]
+    if not rows:
+        return ""
     head = ("data set", "row", "50 % hold", "90 % hold", "width of 50 %", "of 90 %", "CRPS", "PriSTI", "CSDI", "seeds")
     return "\n\n".join(
         (
             "## Error bars",
             "How many true values of the scored test cells lie within the intervals, in a table filled at one go; "
-            "mean widths in the units of the data. Calibrated on held-back cells of earlier steps, never on test "
+            "mean widths in the units of the data. Calibrated on held-back cells of other steps, never on test "
             "cells; one pass, no samples. CRPS: relative to the mean value, by the quantiles 0.05 to 0.95, beside what "
             "the diffusion models reach with 100 samples under PriSTI's protocol (second hand).",
             table(head, rows),

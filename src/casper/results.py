@@ -50,6 +50,8 @@ class Evaluation:
     wall_seconds: float
     weights: str | None = None
     """The name of the shipped weights that were scored, if they were."""
+    intervals: Mapping[str, Any] | None = None
+    """How good its error bars are, see `casper.interval_scores`."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,6 @@ class TrainedRun(Evaluation):
     seconds_per_window: float | None = None
     validation_mae: float | None = None
     held_back_mae: float | None = None
-    intervals: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,9 @@ def read_results(folder: Path) -> Results:
             runs.append(_run(path, record))
         else:
             _refuse_lacking(path, record, _NEEDED, "casper evaluate --out")
-            evaluations.append(Evaluation(**_scores(path, record), weights=record.get("weights")))
+            evaluations.append(
+                Evaluation(**_scores(path, record), weights=record.get("weights"), intervals=record.get("intervals"))
+            )
     _refuse_twins(runs)
     return Results(
         tuple(sorted(evaluations, key=lambda one: (_place(one.dataset), one.mae))),
@@ -244,7 +247,6 @@ def _run(path: Path, record: Mapping[str, Any]) -> TrainedRun:
         seconds_per_window=_per_window(record),
         validation_mae=record.get("validation_mae"),
         held_back_mae=record.get("held_back_mae"),
-        intervals=record.get("intervals"),
     )
 
 
@@ -254,7 +256,7 @@ def _per_window(record: Mapping[str, Any]) -> float | None:
 
 
 def _scores(path: Path, record: Mapping[str, Any]) -> dict[str, Any]:
-    return {"file": path.name, **{name: record[name] for name in _NEEDED}}
+    return {"file": path.name, "intervals": record.get("intervals"), **{name: record[name] for name in _NEEDED}}
 
 
 def _epoch(record: Mapping[str, Any], steps: int) -> Epoch:
