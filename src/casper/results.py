@@ -182,9 +182,7 @@ def read_results(folder: Path) -> Results:
             runs.append(_run(path, record))
         else:
             _refuse_lacking(path, record, _NEEDED, "casper evaluate --out")
-            evaluations.append(
-                Evaluation(**_scores(path, record), weights=record.get("weights"), intervals=record.get("intervals"))
-            )
+            evaluations.append(Evaluation(**_scores(path, record), weights=record.get("weights")))
     _refuse_twins(runs)
     return Results(
         tuple(sorted(evaluations, key=lambda one: (_place(one.dataset), one.mae))),
