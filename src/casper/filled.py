@@ -55,6 +55,6 @@ class Filled:
         return pd.DataFrame({**told, "flagged": self.flagged.to_numpy()[rows, columns]})
 
     def _repr_html_(self) -> str:
-        from casper.report.filled_picture import filled_html
+        from casper.report.notebook import filled_html
 
         return filled_html(self)

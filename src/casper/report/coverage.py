@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from casper.report.runs import bin_borders
+
 MOST_TIME_BINS = 480
 MOST_ROWS = 240
 
@@ -17,7 +19,7 @@ def coverage(observed: NDArray[np.bool_], flagged: NDArray[np.bool_]) -> dict[st
     times, sensors: the borders of the bins, one more than there are bins. Large tables put several steps, or several
     sensors that follow each other, into one bin; the counts say how many cells of each kind it holds.
     """
-    times, sensors = _borders(len(observed), MOST_TIME_BINS), _borders(observed.shape[1], MOST_ROWS)
+    times, sensors = bin_borders(len(observed), MOST_TIME_BINS), bin_borders(observed.shape[1], MOST_ROWS)
 
     def counts(cells: NDArray[np.bool_]) -> list[list[int]]:
         per_bin = np.add.reduceat(cells, times[:-1], axis=0, dtype=np.int64)
@@ -29,7 +31,3 @@ def coverage(observed: NDArray[np.bool_], flagged: NDArray[np.bool_]) -> dict[st
         "measured": counts(observed),
         "flagged": counts(flagged),
     }
-
-
-def _borders(length: int, most: int) -> NDArray[np.int64]:
-    return np.unique(np.linspace(0, length, min(length, most) + 1).round().astype(np.int64))

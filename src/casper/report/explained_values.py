@@ -12,7 +12,7 @@ from casper.explanation import Explanation
 from casper.filled import Filled
 from casper.frame import SensorFrame
 from casper.imputer import Casper
-from casper.report.series import runs
+from casper.report.runs import runs
 from casper.report.words import duration, lag_words, moment, number, percent
 
 MOST_VALUES = 12

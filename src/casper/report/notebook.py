@@ -1,4 +1,4 @@
-"""What a notebook shows of a model or a graph: small tables of HTML that take the notebook's own colours."""
+"""What a notebook shows of a model, a filled table or a graph: small HTML tables in the notebook's own colours."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from casper.report.words import counted, duration, lag_words, number, percent
 if TYPE_CHECKING:
     from casper.causal import CausalGraph
     from casper.contract import Imputer
+    from casper.filled import Filled
 
 _EDGES_SHOWN = 10
+_SENSORS_SHOWN = 12
 _LEFT, _RIGHT = "text-align:left", "text-align:right"
 
 
@@ -82,6 +84,33 @@ def _compared(error: float, linear: float) -> str:
     if linear == 0:
         return "which is exact"
     return f"{percent(abs(1 - error / linear), decimals=0)} {'better' if error <= linear else 'worse'} than that"
+
+
+def filled_html(filled: Filled) -> str:
+    """What was filled, sensor by sensor, those with most holes first."""
+    holes = (~filled.observed).sum()
+    holes = holes[holes > 0].sort_values(ascending=False)
+    widest = filled.shares[-1]
+    head = ["sensor", "filled", "share", f"mean width of {widest:.0%} intervals", "remark"]
+    rows = [
+        [
+            str(name),
+            f"{count:,}",
+            percent(count / len(filled.table)),
+            number(_mean_width(filled, str(name), widest)),
+            filled.flagged_sensors.get(str(name), ""),
+        ]
+        for name, count in holes.head(_SENSORS_SHOWN).items()
+    ]
+    total, cells, more = int(holes.sum()), filled.table.size, len(holes) - len(rows)
+    told = f"{total:,} of {cells:,} cells filled ({percent(total / cells)}) in {counted(len(holes), 'sensor')}"
+    rest = f"<p>and {counted(more, 'more sensor')}</p>" if more > 0 else ""
+    return heading(told) + rows_of(head, rows, numbers=head[1:4]) + rest
+
+
+def _mean_width(filled: Filled, sensor: str, share: float) -> float:
+    missing = ~filled.observed[sensor].to_numpy()
+    return float((filled.upper[share][sensor] - filled.lower[share][sensor]).to_numpy()[missing].mean())
 
 
 def graph_html(graph: CausalGraph) -> str:

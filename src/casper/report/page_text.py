@@ -9,7 +9,7 @@ import numpy as np
 from casper.check import GAP_LENGTHS
 from casper.report.hidden_check import HiddenCheck, Scores
 from casper.report.report_data import ReportData
-from casper.report.series import runs
+from casper.report.runs import runs
 from casper.report.words import counted, duration, moment, number, percent, span
 
 _FULL_NAMES = {"casper": "CASPER"}

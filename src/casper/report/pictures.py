@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from casper.errors import InputError, some
 from casper.grid import ISO_DATE
 from casper.report.graph_pictures import map_picture
+from casper.report.runs import bin_borders, runs, with_neighbours
 from casper.report.style import (
     BLUE,
     FILLED,
@@ -52,7 +53,7 @@ def gap_picture(observed: pd.DataFrame, *, title: str = "Measured and missing re
     times = _times(observed)
     values = observed.to_numpy(dtype=bool)
     steps, sensors = values.shape
-    time_edges, sensor_edges = _bin_edges(steps, MOST_TIME_BINS), _bin_edges(sensors, MOST_SENSOR_BINS)
+    time_edges, sensor_edges = bin_borders(steps, MOST_TIME_BINS), bin_borders(sensors, MOST_SENSOR_BINS)
     seen = np.add.reduceat(values, time_edges[:-1], axis=0, dtype=np.int64)
     seen = np.add.reduceat(seen, sensor_edges[:-1], axis=1)
     missing = 1 - seen / np.outer(np.diff(time_edges), np.diff(sensor_edges))
@@ -115,9 +116,11 @@ def filled_picture(
     for axes, position in zip(panels, positions, strict=True):
         measured = table.iloc[span, position].to_numpy(dtype=np.float64)
         hole = np.isnan(measured)
-        beside = hole | np.r_[hole[1:], False] | np.r_[False, hole[:-1]]  # so that the line meets what was measured
-        for start, end in _runs(hole):
-            axes.axvspan(when[max(start - 1, 0)], when[min(end, len(when) - 1)], color="#F4F1EC", lw=0, zorder=0)
+        beside = with_neighbours(hole)
+        for start, length in runs(hole):
+            axes.axvspan(
+                when[max(start - 1, 0)], when[min(start + length, len(when) - 1)], color="#F4F1EC", lw=0, zorder=0
+            )
         axes.plot(when, measured, color=MEASURED, lw=1.3, marker=".", ms=3, label="measured")
         if filled is not None:
             given = filled.iloc[span, position].to_numpy(dtype=np.float64)
@@ -206,17 +209,6 @@ def _hole_interest(missing: NDArray[np.bool_]) -> NDArray[np.float64]:
     share = missing.mean(axis=0)
     begins = (missing[1:] & ~missing[:-1]).sum(axis=0)
     return share * (1 - share) * np.minimum(begins, 8)
-
-
-def _runs(hole: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """First and last (exclusive) position of each run of True."""
-    change = np.flatnonzero(np.diff(np.r_[False, hole, False].astype(np.int8)))
-    return [(int(start), int(end)) for start, end in change.reshape(-1, 2)]
-
-
-def _bin_edges(length: int, most: int) -> NDArray[np.int64]:
-    """Borders of at most `most` bins of nearly one size."""
-    return np.unique(np.linspace(0, length, min(length, most) + 1).round().astype(np.int64))
 
 
 def _times(table: pd.DataFrame) -> pd.DatetimeIndex:

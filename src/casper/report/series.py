@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from casper.errors import InputError
 from casper.filled import Filled
 from casper.frame import SensorFrame
+from casper.report.runs import runs
 
 MOST_NUMBERS = 600_000
 """Readings and ends of intervals in a page: two megabytes, or less."""
@@ -90,10 +91,3 @@ def _decimals(values: NDArray[np.float64]) -> int:
 
 def _whole(values: NDArray[np.float64], decimals: int) -> list[int]:
     return [int(value) for value in np.rint(values * 10.0**decimals)]
-
-
-def runs(cells: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """(R, 2): start and length of each run of True."""
-    change = np.flatnonzero(np.diff(np.r_[False, cells, False].astype(np.int8)))
-    start, end = change[::2], change[1::2]
-    return np.column_stack([start, end - start])
