@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,28 @@ def test_a_run_that_fails_costs_no_other_and_leaves_its_traceback(opened: Opened
     assert "Traceback" in (tmp_path / "work" / "main-small-paper-seed0" / "error.txt").read_text()
     assert workshop.done(of_seed(1))
     assert not workshop.done(of_seed(0))
+
+
+class _KillsItsProcess:
+    """As when the machine runs out of memory: whoever unpacks it is gone."""
+
+    def __reduce__(self) -> Any:
+        return os._exit, (1,)
+
+
+def test_runs_whose_process_was_killed_have_failed(opened: Opened) -> None:
+    said: list[str] = []
+    workshop = opened(side_by_side=2, load=lambda name: _KillsItsProcess())
+    failed = do_runs([of_seed(0), of_seed(1)], workshop, tell=said.append)
+    assert list(failed) == ["main-small-paper-seed0", "main-small-paper-seed1"]
+    assert said[0] == "main-small-paper-seed0: its process ended before it did"
+
+
+def test_side_by_side_a_failure_costs_no_other(opened: Opened, tmp_path: Path) -> None:
+    failed = do_runs([of_seed(0, colour="red"), of_seed(1)], opened(side_by_side=2), tell=print)
+    assert "no setting colour" in failed["main-small-paper-seed0"]
+    assert "Traceback" in (tmp_path / "work" / "main-small-paper-seed0" / "error.txt").read_text()
+    assert opened().done(of_seed(1))
 
 
 def test_settings_of_the_process_are_as_before(opened: Opened) -> None:

@@ -241,7 +241,7 @@ def test_an_input_error_of_a_child_process_stays_one() -> None:
 def test_processes_share_the_cores_and_the_setting_is_restored(
     before: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fewer_threads = train_module._fewer_threads  # pyright: ignore[reportPrivateUsage]
+    fewer_threads = train_module.fewer_threads
     if before is None:
         monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     else:
@@ -410,8 +410,9 @@ def test_progress_is_drawn_on_standard_error_only_when_asked_for(
 def test_progress_can_be_told_to_somebody_instead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told: list[tuple[str, float]] = []
     training = SHORT.replace(epochs=2, batches_per_epoch=25)
-    fit(tmp_path, training=training, progress=lambda what, share: told.append((what, share)))
-    assert told == [("training", 0.5), ("training", 1.0)]
+    result = fit(tmp_path, training=training, progress=lambda what, share: told.append((what, share)))
+    first = f"{result.history[0].validation_mae:.4g}"
+    assert told == [("training", 0.5), (f"training, error {first} (best {first})", 1.0)]
     assert capsys.readouterr() == ("", "")
 
 

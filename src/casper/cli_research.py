@@ -125,7 +125,12 @@ def reproduce(
     row: Annotated[list[str] | None, typer.Option(help="Only this row of the table (repeat for more).")] = None,
     seeds: Annotated[str | None, typer.Option(help="These seeds, such as 0,1,2; else the table's.")] = None,
     side_by_side: Annotated[
-        int | None, typer.Option(min=1, help="Runs at a time on one device; 4 on a GPU, 1 on a CPU.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Runs at a time on one device, each a process; 4 on a GPU, 1 on a CPU. They compute at the same time, "
+            "not in turns, if NVIDIA's MPS runs (nvidia-cuda-mps-control -d).",
+        ),
     ] = None,
     device: DeviceOption = Device.auto,
     settings: Settings = None,

@@ -151,7 +151,7 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
         parts = parts_of(len(frame.sensors), numbers_of_pair * index.shape[1] * steps**2, device)
         random = np.random.default_rng(self.seed)
         first = torch.zeros(1, dtype=torch.long, device=device)
-        for start in progress_over(list(starts), "looking", shown=bool(self.progress)):
+        for start in progress_over(list(starts), "looking", self.progress):
             series, _ = self._series(frame, int(start), int(start) + steps, device)
             cut = series.window(first, steps)
             hidden = torch.as_tensor(random.random(tuple(cut.visible.shape)) < _HIDDEN_TO_LOOK, device=device)

@@ -273,7 +273,7 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
         network, device = self._placed_network()
         per_batch = windows_at_once(device, len(frame.sensors) * length)
         batches = np.array_split(starts, -(-len(starts) // per_batch)) if len(starts) else []
-        for batch in progress_over(batches, "filling", shown=bool(self.progress)):
+        for batch in progress_over(batches, "filling", self.progress):
             series, first = self._series(frame, int(batch[0]), int(batch[-1]) + length, device)
             window = series.window(torch.as_tensor(batch - first, device=device), length)
             yield batch, network.impute(window.values, window.visible, window.clock)

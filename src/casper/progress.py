@@ -34,7 +34,7 @@ class TrainingProgress:
         self._shown = bool(progress) and self._tell is None
         self._label = progress if isinstance(progress, str) else ""
         self._bar: Progress | None = None
-        self._task, self._steps, self._best = TaskID(0), 0, "-"
+        self._task, self._steps, self._best, self._told = TaskID(0), 0, "-", "training"
 
     def __enter__(self) -> Self:
         if self._shown:
@@ -63,7 +63,7 @@ class TrainingProgress:
         """On a GPU the steps run ahead of the host, which would have to wait to read a loss: it is shown later."""
         self._steps += 1
         if self._tell is not None and self._steps % _DRAW_EVERY == 0:
-            self._tell("training", self._steps / self._training.steps)
+            self._tell(self._told, self._steps / self._training.steps)
         if self._shown and self._steps % _DRAW_EVERY == 0:
             self._update(completed=self._steps)
             if not loss.is_cuda:
@@ -71,6 +71,7 @@ class TrainingProgress:
 
     def end_epoch(self, loss: float, mae: float, best: float) -> None:
         self._best = _short(best)
+        self._told = f"training, error {_short(mae)} (best {self._best})"
         self._update(completed=self._steps, loss=f"{loss:.4f}", mae=_short(mae), best=self._best)
 
     def _update(self, **told: Any) -> None:
@@ -117,10 +118,29 @@ class _Display:
 _display = _Display()
 
 
-def progress_over(items: Sequence[_Item], what: str, *, shown: bool) -> Iterator[_Item]:
-    """The items, with a bar on the terminal for as long as they take."""
+def progress_over(items: Sequence[_Item], what: str, progress: bool | str | Tell) -> Iterator[_Item]:
+    """The items, with a bar on the terminal for as long as they take; or who is told instead, is told."""
+    if callable(progress):
+        for number, item in enumerate(items):
+            progress(what, number / len(items))
+            yield item
+    else:
+        with _bar(shown=bool(progress)) as bar:
+            yield from bar.track(items, description=what)
+
+
+@contextlib.contextmanager
+def told_by_many(*, shown: bool) -> Generator[Callable[[str, str, float], None]]:
+    """A bar for each of several works that go on at the same time: who tells, what goes on, which share is done."""
+    tasks: dict[str, TaskID] = {}
     with _bar(shown=shown) as bar:
-        yield from bar.track(items, description=what)
+
+        def show(name: str, what: str, share: float) -> None:
+            if name not in tasks:
+                tasks[name] = bar.add_task(name, total=1.0)
+            bar.update(tasks[name], description=f"{name}: {what}", completed=share, visible=share < 1)
+
+        yield show
 
 
 @contextlib.contextmanager

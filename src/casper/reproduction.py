@@ -59,8 +59,8 @@ class TableOfRuns:
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
-# All rows of a table share its schedule: 15,000 steps instead of the 90,000 of the main table.
-_SHORTER = {"epochs": 50, "batches_per_epoch": 300, "patience": 50}
+# All rows of a table share its schedule: 9,000 steps instead of the 90,000 of the main table.
+_SHORTER = {"epochs": 30, "batches_per_epoch": 300, "patience": 30}
 _WITHOUT_PROMPTS, _WITHOUT_GATES, _WITHOUT_NETWORK = {"decoder": "mlp"}, {"gate": "none"}, {"graph": False}
 
 TABLES: dict[str, TableOfRuns] = {

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
+import multiprocessing
 import queue
-import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import Any, NamedTuple
 
 from casper.datasets import Benchmark
 from casper.evaluate import device_name, evaluate, provenance, write_result
 from casper.keeper import EpochRecord
 from casper.methods import has_network, make_imputer, settings_for
 from casper.neural import NeuralImputer
+from casper.progress import Tell, told_by_many
 from casper.reproduction import Run
-from casper.train import Accelerator, fast_but_repeatable, uses_cuda
+from casper.train import Accelerator, fewer_threads
 
 _MODEL = "model"
+_PATIENCE = 1.0
+"""Seconds that processes wait for one another before they look around."""
 
 
 @dataclass(frozen=True)
@@ -53,42 +54,115 @@ def do_runs(runs: Sequence[Run], workshop: Workshop, *, tell: Callable[[str], No
     A run that was interrupted goes on where its checkpoint left it.
     """
     left = [run for run in runs if not workshop.done(run)]
-    waiting: queue.SimpleQueue[Run] = queue.SimpleQueue()
-    for run in left:
-        waiting.put(run)
     # Read before any work is done, so that missing files are told at once.
     benchmarks = {name: workshop.load(name) for name in dict.fromkeys(run.dataset for run in left)}
+    if workshop.side_by_side > 1 and len(left) > 1:
+        return _side_by_side(left, workshop, benchmarks, tell)
+    outcomes = (_try(run, workshop, benchmarks[run.dataset], progress=workshop.progress and run.name) for run in left)
+    return _failures(outcomes, tell)
+
+
+class _Outcome(NamedTuple):
+    """Of one run. words: for the person who waits; failure: what went wrong, if anything did."""
+
+    run: str
+    words: str
+    failure: str | None = None
+
+
+def _failures(outcomes: Iterable[_Outcome], tell: Callable[[str], None]) -> dict[str, str]:
     failed: dict[str, str] = {}
-
-    def work() -> None:
-        with contextlib.suppress(queue.Empty):
-            while True:
-                run = waiting.get_nowait()
-                try:
-                    record = _do(run, workshop, benchmarks[run.dataset])
-                    tell(f"{run.name}: MAE {record['mae']:.3f}, MSE {record['mse']:.1f}")
-                except Exception as error:  # one run's failure must not cost the others
-                    failed[run.name] = f"{type(error).__name__}: {error}"
-                    where = _keep_traceback(workshop.work / run.name)
-                    tell(f"{run.name} failed, see {where}: {failed[run.name]}")
-
-    device = torch.device("cuda" if uses_cuda(workshop.device) else "cpu")
-    with fast_but_repeatable(device):  # here, so that no training restores the settings while others still go on
-        if workshop.side_by_side == 1:
-            work()
-        else:
-            _in_threads(work, workshop.side_by_side)
+    for outcome in outcomes:
+        tell(outcome.words)
+        if outcome.failure is not None:
+            failed[outcome.run] = outcome.failure
     return failed
 
 
-def _in_threads(work: Callable[[], None], count: int) -> None:
-    """As daemons: Ctrl-C ends them with the process, and checkpoints survive that."""
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        while thread.is_alive():
-            thread.join(timeout=0.5)
+def _try(run: Run, workshop: Workshop, benchmark: Benchmark, *, progress: bool | str | Tell) -> _Outcome:
+    try:
+        record = _do(run, workshop, benchmark, progress)
+    except Exception as error:  # one run's failure must not cost the others
+        failure = f"{type(error).__name__}: {error}"
+        where = _keep_traceback(workshop.work / run.name)
+        return _Outcome(run.name, f"{run.name} failed, see {where}: {failure}", failure)
+    return _Outcome(run.name, f"{run.name}: MAE {record['mae']:.3f}, MSE {record['mse']:.1f}")
+
+
+# ---------------------------------------------------------------------- side by side
+
+
+class _News(NamedTuple):
+    """What a run has come to: what it does and the share that is done, or how it ended."""
+
+    run: str
+    what: str
+    share: float
+
+
+def _side_by_side(
+    runs: Sequence[Run], workshop: Workshop, benchmarks: dict[str, Benchmark], tell: Callable[[str], None]
+) -> dict[str, str]:
+    """In processes of their own: threads would wait for one another between any two steps.
+
+    They are daemons: Ctrl-C ends them with this process, and checkpoints survive that.
+    """
+    spawn = multiprocessing.get_context("spawn")  # a forked child could not use the GPU
+    waiting: multiprocessing.Queue[Run] = spawn.Queue()
+    news: multiprocessing.Queue[_News | _Outcome] = spawn.Queue()
+    for run in runs:
+        waiting.put(run)
+    count = min(workshop.side_by_side, len(runs))
+    at_hand = replace(workshop, load=benchmarks.__getitem__)  # what `load` closes over may not travel
+    with fewer_threads(count):
+        workers = [spawn.Process(target=_work, args=(at_hand, waiting, news), daemon=True) for _ in range(count)]
+        for worker in workers:
+            worker.start()
+    with told_by_many(shown=workshop.progress) as show:
+        return _failures(_outcomes(runs, workers, news, show), tell)
+
+
+def _work(
+    workshop: Workshop, waiting: multiprocessing.Queue[Run], news: multiprocessing.Queue[_News | _Outcome]
+) -> None:
+    """One process: does runs for as long as there are any."""
+    while True:
+        try:
+            run = waiting.get(timeout=_PATIENCE)
+        except queue.Empty:
+            return
+
+        def pass_on(what: str, share: float, name: str = run.name) -> None:
+            news.put(_News(name, what, share))
+
+        pass_on("starting", 0.0)
+        news.put(_try(run, workshop, workshop.load(run.dataset), progress=pass_on))
+
+
+def _outcomes(
+    runs: Sequence[Run],
+    workers: Sequence[BaseProcess],
+    news: multiprocessing.Queue[_News | _Outcome],
+    show: Callable[[str, str, float], None],
+) -> Iterator[_Outcome]:
+    """As they come. Runs whose process was killed have failed, too."""
+    missing = {run.name for run in runs}
+    while missing:
+        alive = any(worker.is_alive() for worker in workers)  # asked first: what the last one says comes before its end
+        try:
+            told = news.get(timeout=_PATIENCE)
+        except queue.Empty:
+            if alive:
+                continue
+            break
+        if isinstance(told, _News):
+            show(*told)
+        else:
+            missing.discard(told.run)
+            show(told.run, "done", 1.0)
+            yield told
+    for name in sorted(missing):
+        yield _Outcome(name, f"{name}: its process ended before it did", "its process ended; out of memory?")
 
 
 def _keep_traceback(folder: Path) -> Path:
@@ -98,17 +172,19 @@ def _keep_traceback(folder: Path) -> Path:
     return where
 
 
-def _do(run: Run, workshop: Workshop, benchmark: Benchmark) -> dict[str, Any]:
+# ---------------------------------------------------------------------- one run
+
+
+def _do(run: Run, workshop: Workshop, benchmark: Benchmark, progress: bool | str | Tell) -> dict[str, Any]:
     begun = time.time()
     changed = {**run.settings, **(workshop.settings or {})}
-    imputer = make_imputer(run.method, **_options(run, workshop, changed))
+    imputer = make_imputer(run.method, **_options(run, workshop, changed, progress))
     folder = workshop.work / run.name
-    with _own_stream(workshop):
-        if isinstance(imputer, NeuralImputer):
-            imputer.train_in(folder)
-        imputer.fit_benchmark(benchmark)
-        fitted = time.time()
-        scores = evaluate(imputer, benchmark)
+    if isinstance(imputer, NeuralImputer):
+        imputer.train_in(folder)
+    imputer.fit_benchmark(benchmark)
+    fitted = time.time()
+    scores = evaluate(imputer, benchmark)
     record = {
         **{name: getattr(run, name) for name in ("table", "row", "number", "value", "preset")},
         **scores,
@@ -127,11 +203,11 @@ def _do(run: Run, workshop: Workshop, benchmark: Benchmark) -> dict[str, Any]:
     return record
 
 
-def _options(run: Run, workshop: Workshop, changed: dict[str, Any]) -> dict[str, Any]:
+def _options(run: Run, workshop: Workshop, changed: dict[str, Any], progress: bool | str | Tell) -> dict[str, Any]:
     if not has_network(run.method):
         return changed
     options: dict[str, Any] = {"preset": run.preset} if run.method == "casper" else {}
-    options |= {"seed": run.seed, "device": workshop.device, "progress": run.name if workshop.progress else False}
+    options |= {"seed": run.seed, "device": workshop.device, "progress": progress}
     return {**options, **settings_for(run.method, run.preset, run.dataset), **changed}
 
 
@@ -169,10 +245,3 @@ def _of_epoch(epoch: EpochRecord) -> dict[str, Any]:
         },
         "decided": [round(share, 4) for share in epoch.decided] or None,
     }
-
-
-def _own_stream(workshop: Workshop) -> contextlib.AbstractContextManager[Any]:
-    """On a GPU, work on different streams overlaps."""
-    if workshop.side_by_side > 1 and uses_cuda(workshop.device):
-        return torch.cuda.stream(torch.cuda.Stream())
-    return contextlib.nullcontext()

@@ -57,6 +57,7 @@ __all__ = [
     "build_network",
     "check_device",
     "fast_but_repeatable",
+    "fewer_threads",
     "initialised",
     "read_result",
     "train",
@@ -160,7 +161,7 @@ def train(
         precision=training.precision if uses_cuda(accelerator) else "32-true",
     )
     if devices > 1:
-        with _fewer_threads(devices), _own_errors():
+        with fewer_threads(devices), _own_errors():
             fabric.launch(partial(_loop, run=run))
     else:
         _loop(fabric, run)
@@ -199,7 +200,7 @@ def _own_errors() -> Generator[None]:
 
 
 @contextlib.contextmanager
-def _fewer_threads(processes: int) -> Generator[None]:
+def fewer_threads(processes: int) -> Generator[None]:
     """Child processes inherit the setting: the machine's cores are shared out, not fought over."""
     before = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = str(max(1, torch.get_num_threads() // processes))
