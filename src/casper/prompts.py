@@ -14,7 +14,9 @@ from torch import Tensor
 
 from casper.config import ModelConfig, TrainingConfig
 from casper.model import SAMPLED_BANK, CasperNetwork, PromptDecoder
-from casper.train import Accelerator, TrainingData, build_network, train
+from casper.progress import Tell
+from casper.train import Accelerator, TrainingData, build_network, train, uses_cuda
+from casper.windows import windows_at_once
 
 
 def pretrained_prompts(
@@ -26,7 +28,7 @@ def pretrained_prompts(
     folder: Path,
     accelerator: Accelerator,
     devices: int,
-    progress: bool | str,
+    progress: bool | str | Tell,
 ) -> Tensor:
     """The bank for `PromptDecoder.bank`; the pre-training is resumed where it was if `folder` holds one."""
     encoder = build_network(config.replace(gate="none", decoder="mlp"), data, seed=seed)
@@ -42,7 +44,8 @@ def pretrained_prompts(
         progress=progress,
     )
     encoder.load_state_dict(result.weights)
-    embeddings = _pooled(encoder.cpu().eval(), data, maximum=config.decoder.endswith("max")).numpy()
+    device = torch.device("cuda" if uses_cuda(accelerator) else "cpu")
+    embeddings = _pooled(encoder.to(device).eval(), data.to(device), maximum=config.decoder.endswith("max")).numpy()
     if config.decoder.startswith("kmeans"):
         from sklearn.cluster import KMeans
 
@@ -60,11 +63,12 @@ def pretrained_prompts(
 def _pooled(encoder: CasperNetwork, data: TrainingData, *, maximum: bool) -> Tensor:
     """(windows, D): each training window's embeddings pooled over its sensors and steps."""
     parts: list[Tensor] = []
-    for starts in data.train_starts.split(32):
+    at_once = windows_at_once(data.truth.device, data.truth.shape[1] * encoder.config.window)
+    for starts in data.train_starts.split(at_once):
         window = data.series.window(starts, encoder.config.window)
         h = encoder.embed(window.values, window.visible, window.clock).flatten(1, 2)  # (B, N*T, D)
         parts.append(h.amax(dim=1) if maximum else h.mean(dim=1))
-    return torch.cat(parts)
+    return torch.cat(parts).cpu()
 
 
 def install_prompts(network: CasperNetwork, bank: Tensor) -> None:

@@ -155,6 +155,13 @@ def test_coupled_logistic_maps_are_found() -> None:
     assert found[1, 2] > found[2, 1]
 
 
+def test_a_skill_that_shrinks_with_the_library_shows_no_coupling() -> None:
+    strangers = Recording.of(np.random.default_rng(3).normal(size=(60, 6)))
+    found = LccmDiscoverer(device="cpu", **TINY).find(strangers).strength
+    assert found.min() == 0.0
+    assert (found == 0.0).sum() >= 3
+
+
 def test_the_same_seed_finds_the_same_and_another_one_does_not() -> None:
     recording = Recording.of(coupled_maps(3, 30)[0])
     first, again, other = (LccmDiscoverer(seed=seed, device="cpu", **TINY).find(recording) for seed in (1, 1, 2))

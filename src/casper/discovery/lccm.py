@@ -18,7 +18,7 @@ x's state at that moment should be the mean of x's states at theirs, weighted by
 correlation of what is read off with what is there, averaged over the latent dimensions. A coupling shows by its
 convergence: skill grows with the library.
 
-    strength[x, y] = skill(x from y; whole library) - skill(x from y; small library)
+    strength[x, y] = max(0, skill(x from y; whole library) - skill(x from y; small library))
 
 Defaults: hidden size, series in a batch, and the number of updates (that of 50 passes over DREAM-3's 46 trajectories)
 are those with which CUTS (Cheng et al., ICLR 2023) ran this method; hidden size 20 and the use of all steps are also
@@ -350,4 +350,4 @@ class LccmDiscoverer(Discoverer[LccmConfig]):
             for drawn in draws:
                 skill = skill - cross_map(drawn, held_back, target, self.config.nearest) / len(draws)
             strength[:, target] = skill.cpu()
-        return strength.numpy().astype(np.float64)
+        return strength.clamp(min=0.0).numpy().astype(np.float64)  # a skill that does not grow shows no coupling
