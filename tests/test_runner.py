@@ -73,19 +73,24 @@ def test_what_is_done_is_not_done_again(opened: Opened) -> None:
     assert opened().result_of(of_seed(0)).read_bytes() == before
 
 
-def test_runs_side_by_side_give_what_they_give_one_by_one(opened: Opened, tmp_path: Path) -> None:
-    runs = [of_seed(seed) for seed in range(3)]
-    one_by_one, together = opened(), opened(side_by_side=3)
+def test_runs_side_by_side_give_what_they_give_one_by_one_and_a_failure_costs_no_other(
+    opened: Opened, tmp_path: Path
+) -> None:
+    runs = [of_seed(seed) for seed in range(2)]
+    one_by_one, together = opened(), opened(side_by_side=2)
     do_runs(runs, one_by_one, tell=print)
     alone = [read(one_by_one, run) for run in runs]
     (tmp_path / "results").rename(tmp_path / "before")
     (tmp_path / "work").rename(tmp_path / "work before")
-    assert do_runs(runs, together, tell=print) == {}
+    failed = do_runs([of_seed(7, colour="red"), *runs], together, tell=print)
     for run, wanted in zip(runs, alone, strict=True):
         got = read(together, run)
         assert got["mae"] == wanted["mae"]
-        assert got["side_by_side"] == 3
-    assert len({wanted["mae"] for wanted in alone}) == 3
+        assert got["side_by_side"] == 2
+    assert alone[0]["mae"] != alone[1]["mae"]
+    assert list(failed) == ["main-small-paper-seed7"]
+    assert "no setting colour" in failed["main-small-paper-seed7"]
+    assert "Traceback" in (tmp_path / "work" / "main-small-paper-seed7" / "error.txt").read_text()
 
 
 def test_an_interrupted_run_goes_on_where_it_was(
@@ -136,15 +141,8 @@ def test_runs_whose_process_was_killed_have_failed(opened: Opened) -> None:
     assert said[0] == "main-small-paper-seed0: its process ended before it did"
 
 
-def test_side_by_side_a_failure_costs_no_other(opened: Opened, tmp_path: Path) -> None:
-    failed = do_runs([of_seed(0, colour="red"), of_seed(1)], opened(side_by_side=2), tell=print)
-    assert "no setting colour" in failed["main-small-paper-seed0"]
-    assert "Traceback" in (tmp_path / "work" / "main-small-paper-seed0" / "error.txt").read_text()
-    assert opened().done(of_seed(1))
-
-
 def test_settings_of_the_process_are_as_before(opened: Opened) -> None:
-    do_runs([of_seed(0), of_seed(1)], opened(side_by_side=2), tell=print)
+    do_runs([of_seed(0)], opened(), tell=print)
     assert not torch.are_deterministic_algorithms_enabled()
     assert torch.get_float32_matmul_precision() == "highest"
 
