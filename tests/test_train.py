@@ -24,6 +24,7 @@ from casper import training_step
 from casper.checkpoint import read_tensors, under_prefix
 from casper.config import ModelConfig, TrainingConfig
 from casper.errors import InputError, MissingPackageError
+from casper.learning import Example
 from casper.model import PromptDecoder
 from casper.progress import TrainingProgress
 from casper.prompts import install_prompts, pretrained_prompts
@@ -131,6 +132,20 @@ def test_training_leaves_the_callers_network_and_the_global_generator_alone(tmp_
     train(network, table, SHORT.replace(epochs=1), seed=1, folder=tmp_path, accelerator="cpu")
     assert all(torch.equal(tensor, initial[name]) for name, tensor in network.state_dict().items())
     assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_sensors_that_are_down_are_not_read_but_scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Example] = []
+
+    def watched(*parts: Any) -> Example:
+        made.append(Example(*parts))
+        return made[-1]
+
+    monkeypatch.setattr("casper.training_step.Example", watched)
+    fit(tmp_path, training=SHORT.replace(silent_sensors=1.0, hidden_shares=(0.5,)))
+    seen = torch.stack([example.seen for example in made]).any(-1)
+    scored = torch.stack([example.hidden for example in made]).any(-1)
+    assert 0.2 < (scored & ~seen).float().mean() < 0.8, "half of all, on average"
 
 
 def train_and_die(folder: str, draws: str) -> None:

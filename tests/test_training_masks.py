@@ -138,3 +138,16 @@ def test_a_blackout_silences_the_whole_network_for_runs_of_steps() -> None:
     longer = steps[:, :-5].unfold(1, 6, 1).all(dim=2)
     assert lone.any(), "short ones"
     assert longer.any(), "long ones"
+
+
+def test_silent_sensors_are_down_for_the_whole_window_and_not_too_many_of_them() -> None:
+    visible = torch.rand(400, 40, 6, generator=generator(1)) < 0.9
+    left = masks(silent_sensors=0.5).silence(visible, generator(2))
+    assert not (left & ~visible).any()
+    down = ~left.any(2) & visible.any(2)
+    assert (left == (visible & ~down[:, :, None])).all(), "a sensor is down altogether or not at all"
+    share = down.float().mean(1)
+    assert 0.2 < share.mean() < 0.3, "half of half of them"
+    assert share.min() == 0
+    assert share.max() > 0.4
+    assert masks().silence(visible, generator()) is visible

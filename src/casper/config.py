@@ -187,6 +187,9 @@ class TrainingConfig(Configuration):
     """Share of training windows that hide all of their last step, as when it is to be foretold."""
     blackout_gaps: float = 0.0
     """Share of training windows in which the whole network is silent for some runs of steps, as when a server fails."""
+    silent_sensors: float = 0.0
+    """Up to this share of the sensors, drawn anew for every training window, is not read in it at all, as when they are
+    down; their hidden cells are scored like the others'."""
     train_on_hidden: bool = False
     """Benchmarks only: learn also from the readings that are hidden in the training steps, as GRIN and PriSTI do."""
     sparsity: float = 1e-3
@@ -226,6 +229,7 @@ class TrainingConfig(Configuration):
             self.sensors_per_batch is None or self.sensors_per_batch >= 2,
             f"sensors_per_batch must be at least 2 or None, not {self.sensors_per_batch}",
         )
+        require(0 <= self.silent_sensors <= 1, f"silent_sensors must lie in [0, 1], not {self.silent_sensors}")
         require(0 <= self.weight_averaging < 1, f"weight_averaging must lie in [0, 1), not {self.weight_averaging}")
         require(0 < self.validation_share < 0.5, f"validation_share must lie in (0, 0.5), not {self.validation_share}")
         require(

@@ -11,6 +11,8 @@ lag t - t' >= 1, of which the strongest lag counts.
   query plus a part of the key (equation 13), so these strengths rank sources and targets, hardly single pairs.
 - measure "influence", pool "mean": how much the estimate of a hidden cell would change if the gate were shut: the g of
   the paper's Remark 1, which decides whether gradient descent opens or shuts a gate, times the gate. Ranks pairs.
+- measure "silence" (ours): what the estimates lose when the source is hidden, see `casper.discovery.silence`. A
+  foretold value's lags weigh as strongly as it answers to the source at each.
 
 Holes need no filling: what is not observed is not visible to the network.
 """
@@ -18,6 +20,7 @@ Holes need no filling: what is not observed is not visible to the network.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -31,20 +34,24 @@ from casper.causal import MEANINGS
 from casper.config import Configuration, ModelConfig, TrainingConfig, require
 from casper.discovery.method import Discoverer, Evidence
 from casper.discovery.recording import Recording
+from casper.discovery.silence import Asked, answered, silenced
 from casper.drawn_on import DrawnOn, Measure, measured, parts_of
 from casper.errors import InputError
 from casper.model import CasperNetwork
 from casper.train import TrainingData, build_network, train
-from casper.windows import Series, Window
+from casper.windows import Series, Window, windows_at_once
 
 Pool = Literal["max", "mean"]
+DiscoveryMeasure = Literal["silence", "weight", "attention", "rho", "influence"]
 Task = Literal["forecast", "imputation"]
 
-_LONGEST_WINDOW: dict[Task, int] = {"forecast": 8, "imputation": 24}
+_LONGEST_WINDOW: dict[Task, int] = {"forecast": 6, "imputation": 24}
 _SHORTEST_WINDOW = 4
 _HELD_BACK = 0.05
 _HIDDEN_TO_LOOK = 0.3
 _MOST_CANDIDATES = 200
+# Windows looked at in silence, each as often as there are variables.
+_MOST_SILENCES, _FEWEST_SILENT_WINDOWS = 200_000, 64
 
 
 @dataclass(frozen=True)
@@ -52,21 +59,24 @@ class CasperDiscoveryConfig(Configuration):
     task: Task = "forecast"
     """What the network learns: to foretell a window's last step, or to restore cells hidden at random as in the paper.
     Between known steps before and after it, a value hardly needs its causes."""
-    measure: Measure = "influence"
-    """What is pooled, see `casper.drawn_on.Measure`."""
+    measure: DiscoveryMeasure = "silence"
+    """"silence": what is lost when the source is hidden; else what is pooled, see `casper.drawn_on.Measure`."""
     pool: Pool = "mean"
     constrained: bool = True
     """Only keys that are not later than the query. False: as the paper."""
     window: int | None = None
-    """Steps looked at at a time; None: 8 to foretell, 24 to impute, or as many as trajectories have."""
+    """Steps looked at at a time, one more than the longest lag that can be seen; None: 6 to foretell, 24 to impute, or
+    as many as trajectories have."""
     candidates: int | None = None
     """How many variables each one looks at, the most correlated ones; None: all, up to 200."""
     width: int = 32
-    layers: int = 1
+    layers: int = 2
     heads: int = 4
     prompts: int = 64
     dropout: float = 0.0
-    own_keys: bool = True
+    silent_sensors: float = 0.0
+    """Up to this share of the variables is hidden in a whole training window, see `TrainingConfig`."""
+    own_keys: bool = False
     """Every variable has a query and a key of its own, see `ModelConfig`."""
     sparsity: float = 1e-3
     """lambda, the weight of the mean gate probability in the loss."""
@@ -75,7 +85,7 @@ class CasperDiscoveryConfig(Configuration):
     batch_size: int = 16
     learning_rate: float = 2e-3
     looks: int = 256
-    """Windows that are looked at in the end."""
+    """Windows in which it is looked at what the network draws on."""
 
     def __post_init__(self) -> None:
         require(
@@ -87,13 +97,15 @@ class CasperDiscoveryConfig(Configuration):
             f"candidates must be at least 1 or None, not {self.candidates}",
         )
         require(self.looks >= 1, f"looks must be at least 1, not {self.looks}")
-        require(self.pool == "mean" or self.measure != "influence", 'influence is pooled by "mean"')
+        require(
+            self.pool == "mean" or self.measure not in ("influence", "silence"), f'{self.measure} is pooled by "mean"'
+        )
 
 
 class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
     name = "casper"
     summary = "what an imputing network draws on (this package; Jing et al., CIKM 2024)"
-    meaning = MEANINGS["influence"]
+    meaning = MEANINGS["silence"]
     defaults = CasperDiscoveryConfig()
 
     @property
@@ -163,6 +175,7 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
             learning_rate=config.learning_rate,
             sparsity=config.sparsity,
             forecast_gaps=1.0 if config.task == "forecast" else 0.0,
+            silent_sensors=config.silent_sensors,
             warmup_steps=min(200, config.epochs * config.batches_per_epoch // 5),
             patience=config.epochs,
             weight_averaging=0.99,
@@ -195,29 +208,47 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
         last[watched + steps - 1] = True
         return observed & last, watched
 
-    @torch.no_grad()
     def _look(
         self, network: CasperNetwork, recording: Recording, steps: int, starts: Tensor, index: Tensor
     ) -> Evidence:
+        if self.config.measure != "silence":
+            return self._pooled(network, self.config.measure, recording, steps, starts, index)
+        variables = recording.variables
+        at_once = windows_at_once(self.device, variables * steps)
+        chosen = _spread(starts, max(_FEWEST_SILENT_WINDOWS, _MOST_SILENCES // variables))
+        batches = self._asked(recording, steps, chosen, at_once=at_once, what="silencing each in turn")
+        lost = silenced(network, batches, variables, self.device)
+        candidate = torch.zeros_like(lost).scatter_(0, index.T.to(self.device), 1.0)
+        strength = (lost * candidate).cpu().numpy()
+        if self.config.task == "imputation":
+            return Evidence(strength)
+        few = self._asked(recording, steps, _spread(starts, self.config.looks), at_once=at_once, what="looking at lags")
+        by_lag = answered(network, few, variables, self.device)
+        share = (by_lag / by_lag.amax(0).clamp_min(1e-30)).cpu().numpy()
+        share[0] = np.where(share.max(0) > 0, share[0], 1.0)  # nowhere answered, it is next to nothing anyway
+        return Evidence(strength, strength * share)
+
+    @torch.no_grad()
+    def _pooled(
+        self,
+        network: CasperNetwork,
+        measure: Measure,
+        recording: Recording,
+        steps: int,
+        starts: Tensor,
+        index: Tensor,
+    ) -> Evidence:
         config, variables = self.config, recording.variables
-        rows = recording.exists.size
-        values = torch.as_tensor(recording.values.reshape(rows, variables), dtype=torch.float32)
-        visible = torch.as_tensor(recording.observed.reshape(rows, variables))
-        series = Series(values, visible, torch.zeros(rows, 1))
-        chosen = starts[torch.linspace(0, len(starts) - 1, min(config.looks, len(starts))).round().long()]
-        numbers = config.width if config.measure == "influence" else config.heads
-        parts = parts_of(variables, numbers * index.shape[1] * steps**2, self.device)
         drawn_on = DrawnOn(variables, index.shape[1], steps, self.device)
         largest = torch.zeros(variables, index.shape[1], device=self.device)
-        generator = self.generator()
-        for number in self.rounds(len(chosen), "looking"):
-            cut = series.window(chosen[number : number + 1], steps)
-            hidden, asked = self._hidden(cut.visible.shape, generator)
-            shown = cut.visible & ~hidden
-            window = Window(*(x.to(self.device) for x in (cut.values * shown, shown, cut.clock)))
-            seen = measured(network, window, config.measure, parts)
+        numbers = config.width if measure == "influence" else config.heads
+        parts = parts_of(variables, numbers * index.shape[1] * steps**2, self.device)
+        for asked in self._asked(recording, steps, _spread(starts, config.looks), at_once=1, what="looking"):
+            window = asked.window
+            window = Window(window.values * window.visible, window.visible, window.clock)
+            seen = measured(network, window, measure, parts)
             if config.pool == "mean":
-                drawn_on.add(seen, parts, asked.to(self.device))
+                drawn_on.add(seen, parts, asked.cells)
                 continue
             for place, (one, _) in enumerate(seen):
                 part = parts[place % len(parts)]
@@ -228,13 +259,30 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
         by_lag = np.stack([_by_source(past[:, :, lag], index) for lag in range(past.shape[2])])
         return Evidence(by_lag.max(0), by_lag)
 
-    def _hidden(self, shape: torch.Size, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Which cells of a window are hidden, and which of them are asked for: (1, N, T) each."""
+    def _asked(self, recording: Recording, steps: int, starts: Tensor, *, at_once: int, what: str) -> Iterator[Asked]:
+        """Windows with cells hidden as the network's task hides them; asked for is what is known of these."""
+        rows, variables = recording.exists.size, recording.variables
+        values = torch.as_tensor(recording.values.reshape(rows, variables), dtype=torch.float32)
+        visible = torch.as_tensor(recording.observed.reshape(rows, variables))
+        series = Series(values, visible, torch.zeros(rows, 1))
+        generator = self.generator()
+        batches = starts.split(at_once)
+        for number in self.rounds(len(batches), what):
+            cut = series.window(batches[number], steps)
+            hidden = self._hidden(cut.visible.shape, generator)
+            window = Window(*(x.to(self.device) for x in (cut.values, cut.visible & ~hidden, cut.clock)))
+            yield Asked(window, cut.values.to(self.device), (hidden & cut.visible).to(self.device))
+
+    def _hidden(self, shape: torch.Size, generator: torch.Generator) -> Tensor:
+        """Which cells of windows (B, N, T) are hidden and asked for."""
         if self.config.task == "imputation":
-            hidden = torch.rand(shape, generator=generator) < _HIDDEN_TO_LOOK
-            return hidden, hidden
-        last = (torch.arange(shape[2]) == shape[2] - 1).expand(shape)
-        return last, last
+            return torch.rand(shape, generator=generator) < _HIDDEN_TO_LOOK
+        return (torch.arange(shape[2]) == shape[2] - 1).expand(shape)
+
+
+def _spread(starts: Tensor, most: int) -> Tensor:
+    """As many of them, evenly spread."""
+    return starts[torch.linspace(0, len(starts) - 1, min(most, len(starts))).round().long()]
 
 
 def _starts(recording: Recording, steps: int) -> Tensor:

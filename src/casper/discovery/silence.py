@@ -1,0 +1,72 @@
+"""What a network's estimates lose when one variable falls silent: it is hidden in whole windows, and the estimates of
+the others are made again.
+
+    strength = max(0, mean(rise of the error) / its standard error)
+
+An estimate may lean on a variable that only goes with the true cause, but it is not the worse without it: whoever else
+goes with the cause tells as much. The units of a variable, and how well it can be known at all, cancel out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from casper.model import CasperNetwork
+from casper.windows import Window
+
+
+class Asked(NamedTuple):
+    """Windows, with what is hidden in them left out of `window.visible`. truth, cells: (B, N, T), the values and which
+    of them are asked for."""
+
+    window: Window
+    truth: Tensor
+    cells: Tensor
+
+
+@torch.no_grad()
+def silenced(network: CasperNetwork, batches: Iterable[Asked], variables: int, device: torch.device) -> Tensor:
+    """(sources, targets): the strength of every pair, see above."""
+    counts = torch.zeros(variables, dtype=torch.float64, device=device)
+    rise, squares = (torch.zeros(variables, variables, dtype=torch.float64, device=device) for _ in range(2))
+    for window, truth, cells in batches:
+        counts += cells.sum((0, 2))
+        error = (network(*_readable(window, window.visible)).estimate - truth).abs()
+        for source in range(variables):
+            left = window.visible.clone()
+            left[:, source] = False
+            without = (network(*_readable(window, left)).estimate - truth).abs()
+            worse = (without - error).double() * cells
+            rise[source] += worse.sum((0, 2))
+            squares[source] += worse.square().sum((0, 2))
+    mean = rise / counts.clamp_min(1.0)
+    variance = (squares / counts.clamp_min(1.0) - mean.square()).clamp_min(0.0)
+    standard_error = (variance / counts.clamp_min(1.0)).sqrt().clamp_min(1e-12)
+    return (mean / standard_error).clamp_min(0.0)
+
+
+def answered(network: CasperNetwork, batches: Iterable[Asked], variables: int, device: torch.device) -> Tensor:
+    """(lags, sources, targets), lag 1 first: how strongly the estimates of the last step answer to each of the steps
+    before, |d estimate / d value| summed over the windows in which both are known."""
+    sums: Tensor | None = None
+    for window, _, cells in batches:
+        values, visible, clock = _readable(window, window.visible)
+        values.requires_grad_()
+        with torch.enable_grad():
+            estimate = network(values, visible, clock).estimate[:, :, -1] * cells[:, :, -1]
+        slopes = [
+            torch.autograd.grad(estimate[:, target].sum(), values, retain_graph=True)[0].abs().sum(0)
+            for target in range(variables)
+        ]
+        added = torch.stack(slopes, dim=1)[:, :, :-1].flip(-1).double()  # (sources, targets, lags)
+        sums = added if sums is None else sums + added
+    assert sums is not None
+    return sums.permute(2, 0, 1).to(device)
+
+
+def _readable(window: Window, visible: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return window.values * visible, visible, window.clock
