@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST_FLAGS ?= --numprocesses 2
 
-.PHONY: install demo test lint types pytest clean
+.PHONY: install demo test lint types pytest coverage clean
 
 install: $(STAMP)
 
@@ -29,9 +29,13 @@ types: install
 
 pytest: install
 	# One compute thread for each test process: a 2-core machine is neither idle nor fought over.
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_FLAGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_FLAGS)
 
 test: lint types pytest
+
+# Watching which lines are run makes the tests half as slow again, so it is not part of `make test`.
+coverage: PYTEST_FLAGS += --cov --cov-report=term
+coverage: pytest
 
 clean:
 	rm -rf $(VENV) demo-output .pytest_cache .ruff_cache .coverage build dist

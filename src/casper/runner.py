@@ -119,7 +119,10 @@ def _side_by_side(
         for worker in workers:
             worker.start()
     with told_by_many(shown=workshop.progress) as show:
-        return _failures(_outcomes(runs, workers, news, show), tell)
+        failed = _failures(_outcomes(runs, workers, news, show), tell)
+    for worker in workers:
+        worker.join()
+    return failed
 
 
 def _work(
