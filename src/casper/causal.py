@@ -31,7 +31,7 @@ MEANINGS = {
     "silence": "how surely the target's estimates are the worse when the source falls silent (rise of the error in "
     "standard errors)",
 }
-"""What an edge of CASPER's weighs, for people; by `casper.drawn_on.Measure`."""
+"""What an edge of CASPER's weighs, for people; by `casper.drawn_on.Measure`, or "silence"."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -93,7 +93,7 @@ def _try(run: Run, workshop: Workshop, benchmark: Benchmark, *, progress: bool |
 
 
 class _News(NamedTuple):
-    """What a run has come to: what it does and the share that is done, or how it ended."""
+    """What a run has come to: what it does, and the share that is done."""
 
     run: str
     what: str

@@ -42,7 +42,7 @@ from casper.train import TrainingData, build_network, train
 from casper.windows import Series, Window, windows_at_once
 
 Pool = Literal["max", "mean"]
-DiscoveryMeasure = Literal["silence", "weight", "attention", "rho", "influence"]
+DiscoveryMeasure = Literal["silence", Measure]
 Task = Literal["forecast", "imputation"]
 
 _LONGEST_WINDOW: dict[Task, int] = {"forecast": 6, "imputation": 24}
