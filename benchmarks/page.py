@@ -21,6 +21,8 @@ from casper.report.pictures import save
 
 PAGE, PICTURE = Path("docs/performance.md"), Path("docs/images/performance.png")
 DATA_NAMES = {"aqi36": "AQI-36", "metr-la-point": "METR-LA"}
+PAGE_NAMES = {"demo": "demo", "aqi36": "AQI-36", "large": "simulated network"}
+SEEN = {"words": "words", "library": "library runs", "first_chart": "first chart", "all_charts": "all charts"}
 ATTENTION_NAMES = {"ours": "CASPER", "plain": "padded neighbours", EDGE_LIST: LABELS[EDGE_LIST]}
 
 Result = Mapping[str, Any]
@@ -49,17 +51,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--picture", type=Path, default=PICTURE)
     options = parser.parse_args(arguments)
-    attention, training, breakdown, agreement = (
-        read(options.results, benchmark) for benchmark in ("attention", "training", "breakdown", "agreement")
+    attention, training, breakdown, agreement, report = (
+        read(options.results, benchmark) for benchmark in ("attention", "training", "breakdown", "agreement", "report")
     )
-    if not (attention or training or breakdown or agreement):
+    if not (attention or training or breakdown or agreement or report):
         raise InputError(f"{options.results} has no benchmark-*.json; run python -m benchmarks.attention first")
     picture = None
     if attention:
         picture = os.path.relpath(save(performance_picture(attention[0]), options.picture), options.page.parent)
     options.page.parent.mkdir(parents=True, exist_ok=True)
     with atomic(options.page) as temporary:
-        written = write_page(attention, training, breakdown, agreement, picture, options.results)
+        written = write_page(attention, training, breakdown, agreement, report, picture, options.results)
         temporary.write_text(written, encoding="utf-8")
     return 0
 
@@ -79,6 +81,7 @@ def write_page(
     training: Sequence[Result],
     breakdown: Sequence[Result],
     agreement: Sequence[Result],
+    report: Sequence[Result],
     picture: str | None,
     folder: Path,
 ) -> str:
@@ -94,7 +97,9 @@ def write_page(
         text += [f"## Where the time of a training step goes on {result['device']}", *_breakdown(result)]
     for result in agreement:
         text += [f"## What is learned, on {result['device']}", _agreement(result)]
-    everything = (*attention, *training, *breakdown, *agreement)
+    for result in report:
+        text += [f"## The report in a browser, on {result['device']}", *_report(result)]
+    everything = (*attention, *training, *breakdown, *agreement, *report)
     targets = [(result, one) for result in everything for one in result.get("targets", ())]
     if targets:
         text += ["## What was promised", _promises(targets)]
@@ -266,6 +271,40 @@ def _agreement(result: Result) -> str:
         "Seeds are the same for all, and so are the windows, gaps and gates they draw."
     )
     return f"{said}\n\n{table(['attention', 'best errors', 'mean', 'standard errors from plain'], rows)}"
+
+
+def _report(result: Result) -> list[str]:
+    """How large the pages are, and how long until a reader sees words and charts."""
+    views = {view: one for page in result["pages"] for view, one in page["milliseconds"].items()}
+    said = (
+        f"Pages of `casper report`, opened from disk in {result['browser']}. Sentences and tables are "
+        "there first; the charts' library is unpacked and started, and then one chart is drawn after the other. "
+        + " ".join(
+            f"{view.capitalize()}: {one['width']} pixels wide"
+            + (f", the processor made {one['slower']} times slower." if one["slower"] > 1 else ".")
+            for view, one in views.items()
+        )
+    )
+    header = ["page", "sensors", "steps", "written in", "size", "of it library", "numbers", "words"]
+    sizes = [
+        [
+            PAGE_NAMES[one["name"]],
+            f"{one['sensors']:,}",
+            f"{one['steps']:,}",
+            f"{one['seconds_to_write']:.0f} s",
+            *(f"{one['bytes'][part] / 1e6:.2f} MB" for part in ("page", "library", "numbers", "words")),
+        ]
+        for one in result["pages"]
+    ]
+    times = [
+        [
+            PAGE_NAMES[one["name"]],
+            *(f"{seen[what] / 1000:.1f} s" for seen in one["milliseconds"].values() for what in SEEN),
+        ]
+        for one in result["pages"]
+    ]
+    waits = ["page", *(f"{view}: {words}" for view in views for words in SEEN.values())]
+    return [said, table(header, sizes), table(waits, times)]
 
 
 def _promises(targets: Iterable[tuple[Result, Result]]) -> str:

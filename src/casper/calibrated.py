@@ -53,7 +53,7 @@ class CalibratedImputer(Imputer):
         `fit` does it on the readings that it holds back. A model that is used for another time than it was fitted on,
         or that was saved without error bars, may learn from a newer table how far it is off.
         """
-        frame = self._options.to_frame(table)
+        frame = self.to_frame(table)
         frame = frame.select(self.column_order(frame))
         self.check_length(frame)
         self.calibrate_frame(frame, self.hold_back(frame))

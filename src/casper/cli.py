@@ -244,7 +244,7 @@ def impute(
         Path | None, typer.Option("--error-bars", help="Also write the ends of every filled value's intervals (.csv).")
     ] = None,
     intervals: Annotated[
-        str, typer.Option(help="For --error-bars: shares of the true values that the intervals are to hold.")
+        str, typer.Option(help="For --error-bars and --report: shares of true values that intervals are to hold.")
     ] = "0.5,0.9",
     report: cli_report.ReportPath = None,
     force: Force = False,
@@ -257,7 +257,7 @@ def impute(
 
     console.set_up_notes(quiet=quiet)
     refuse_output(out, force=force)
-    shares = None if error_bars is None else interval_shares(intervals)
+    shares = None if error_bars is None and report is None else interval_shares(intervals)
     if error_bars is not None:
         refuse_error_bars(error_bars, force=force)
     cli_report.check_report(report, force=force)
@@ -265,19 +265,20 @@ def impute(
     if model is not None:
         refuse_settings(settings, beside="--model")
         if any((sensors, distances, adjacency)):
-            console.note("The model brings its own sensor network; the one given here is not used.")
+            used = "used for the report's map only" if sensors is not None and report is not None else "not used"
+            console.note(f"The model brings its own sensor network; the one given here is {used}.")
         imputer: Imputer = load_model(model, device=device.value, progress=not quiet)
     else:
         options = method_options(method, preset=preset, seed=seed, device=device, progress=not quiet, settings=settings)
         imputer = make_imputer(method, **options)
         fit_table(imputer, read, sensors, distances, adjacency, freq, timezone, missing_value)
     as_read: dict[str, Any] = {"freq": freq, "timezone": timezone, "missing_values": missing_value}
-    if error_bars is None or shares is None:
-        filled = imputer.impute(read, all_steps=all_steps, **as_read)
-    else:
-        with_bars = imputer.impute(read, intervals=shares, all_steps=all_steps, **as_read)
-        filled = with_bars.table
-        write_error_bars(with_bars, error_bars)
+    if error_bars is None and not imputer.has_intervals:
+        shares = None  # a report does without
+    filling = imputer.fill(imputer.to_frame(read, **as_read), intervals=shares)
+    filled = filling.table(all_steps=all_steps)
+    if error_bars is not None:
+        write_error_bars(filling.with_bars(all_steps=all_steps), error_bars)
     if model is not None:  # a fit has told them already
         console.note(*filled.attrs["casper"]["notes"])
     # Rows that the file did not have cannot be written in its very form.
@@ -286,7 +287,7 @@ def impute(
     if error_bars is not None:
         typer.echo(f"Wrote {error_bars}: a row for every filled value, with its intervals")
     if report is not None:
-        cli_report.write(report, imputer, read, file=table, sensors=sensors, force=force, **as_read)
+        cli_report.write(report, imputer, filling, file=table, sensors=sensors, force=force)
 
 
 @app.command()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from casper.contract import Imputer
+    from casper.filling import Filling
 
 ReportPath = Annotated[Path | None, typer.Option("--report", help="Also write a page about it (.html), see `report`.")]
 
@@ -93,7 +94,7 @@ def check_report(path: Path | None, *, force: bool) -> None:
 
 
 def write(
-    path: Path, imputer: Imputer, table: pd.DataFrame, *, file: Path, sensors: Path | None, **options: Any
+    path: Path, imputer: Imputer, table: pd.DataFrame | Filling, *, file: Path, sensors: Path | None, **options: Any
 ) -> None:
     from casper.evaluate import told_command
     from casper.io import read_sensors

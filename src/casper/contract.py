@@ -10,7 +10,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, overload
+from typing import ClassVar, Self, overload
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,7 @@ from casper.datasets import Benchmark, Protocol
 from casper.error_bars import ErrorBars, cut_off
 from casper.errors import InputError, some
 from casper.filled import Filled
+from casper.filling import Filling
 from casper.frame import SensorFrame, to_frame
 from casper.graph import SensorGraph, build_graph
 
@@ -122,37 +123,37 @@ class Imputer(ABC):
         intervals: shares such as (0.5, 0.9); then the table comes with the ends of intervals that hold so many of the
         true values, see `Filled`.
         """
-        frame = self._options.changed(freq, timezone, missing_values).to_frame(table)
+        frame = self.to_frame(table, freq=freq, timezone=timezone, missing_values=missing_values)
+        filling = self.fill(frame, intervals=intervals)
+        return filling.table(all_steps=all_steps) if intervals is None else filling.with_bars(all_steps=all_steps)
+
+    def to_frame(
+        self,
+        table: pd.DataFrame,
+        *,
+        freq: str | None = None,
+        timezone: str | None = None,
+        missing_values: Sequence[float] | None = None,
+    ) -> SensorFrame:
+        """The table as this imputer reads it: as the fitted one was, unless told otherwise."""
+        return self._options.changed(freq, timezone, missing_values).to_frame(table)
+
+    def fill(self, frame: SensorFrame, *, intervals: Sequence[float] | None = None) -> Filling:
+        """`impute` for those who need the result in more than one shape: the holes are filled once."""
         order = self.column_order(frame)
         ordered = frame.select(order)
         if intervals is not None:
             self._check_intervals(intervals)
         estimate = self.impute_frame(ordered)
-        filled = np.empty_like(frame.values)
-        filled[:, order] = estimate
-        result = frame.restore(filled, all_steps=all_steps)
-        result.attrs["casper"] = {
-            "method": self.name,
-            "filled": frame.hole_count(all_steps=all_steps),
-            "notes": list(frame.notes),
-            "flagged": list(frame.dead),
-        }
-        if intervals is None:
-            return result
-        bars = self.error_bars(ordered, estimate, intervals)
-        place = np.argsort(order)  # of the table's sensors among the model's
-
-        def as_table(values: NDArray[Any]) -> pd.DataFrame:
-            return frame.as_table(values[:, place], all_steps=all_steps)
-
-        return Filled(
-            table=result,
-            observed=frame.as_table(frame.observed, all_steps=all_steps),
-            lower={share: as_table(lower) for share, lower in bars.lower.items()},
-            upper={share: as_table(upper) for share, upper in bars.upper.items()},
-            flagged=as_table(bars.flagged),
-            flagged_sensors=cut_off(ordered, self.graph, bars.flagged),
-            notes=frame.notes,
+        bars = None if intervals is None else self.error_bars(ordered, estimate, intervals)
+        flagged = np.zeros_like(ordered.observed) if bars is None else bars.flagged
+        place = np.argsort(order)  # of the frame's sensors among the model's
+        return Filling(
+            method=self.name,
+            frame=frame,
+            estimate=estimate[:, place],
+            bars=None if bars is None else bars.select(place),
+            cut_off=cut_off(ordered, self.graph, flagged),
         )
 
     @property

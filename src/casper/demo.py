@@ -16,10 +16,12 @@ from casper.causal import CausalGraph
 from casper.contract import Imputer
 from casper.errors import MissingPackageError
 from casper.files import atomic_folder, refuse_replacing_folder
+from casper.filling import Filling
 from casper.imputer import Casper
 from casper.report import pictures
 from casper.report.html import write_report
-from casper.simulate import Simulation, simulate
+from casper.report.report_data import INTERVALS
+from casper.simulate import simulate
 
 _UNIT = "PM2.5, ug/m3"
 _REPORT = "report.html"
@@ -55,13 +57,13 @@ def run_demo(out: Path, *, force: bool) -> DemoResult:
     # The weights named "demo" were fitted on this very table; the truth behind its holes was never seen by any method.
     made = simulate(sensors=24, steps=2160, seed=0)
     casper = Casper.from_pretrained("demo")
-    imputers: dict[str, Imputer] = {
-        "CASPER": casper,
+    filling = casper.fill(casper.to_frame(made.table), intervals=INTERVALS)
+    others: dict[str, Imputer] = {
         "linear interpolation": LinearImputer().fit(made.table, sensors=made.sensors),
         "neighbour mean": NeighbourMeanImputer().fit(made.table, sensors=made.sensors),
         "sensor mean": MeanImputer().fit(made.table, sensors=made.sensors),
     }
-    tables = {label: imputer.impute(made.table) for label, imputer in imputers.items()}
+    tables = {"CASPER": filling.table()} | {label: imputer.impute(made.table) for label, imputer in others.items()}
     hidden = made.hidden().to_numpy()
     errors = {label: (table - made.complete).to_numpy()[hidden] for label, table in tables.items()}
     scores = pd.DataFrame(
@@ -94,7 +96,7 @@ def run_demo(out: Path, *, force: bool) -> DemoResult:
         graph.write(folder / "graph.json")
         for name, figure in figures.items():
             pictures.save(figure, folder / name)
-        no_report = _write_report(folder / _REPORT, casper, made, graph)
+        no_report = _write_report(folder / _REPORT, casper, filling, made.sensors, graph)
     files = {out / name: what for name, what in FILES.items() if no_report is None or name != _REPORT}
     share = hidden.mean()
     about = f"{hidden.shape[1]} simulated stations, {hidden.shape[0]:,} hours, {share:.0%} of the readings missing."
@@ -102,14 +104,14 @@ def run_demo(out: Path, *, force: bool) -> DemoResult:
     return DemoResult(scores, int(hidden.sum()), files, about, time.perf_counter() - begun)
 
 
-def _write_report(path: Path, model: Casper, made: Simulation, graph: CausalGraph) -> str | None:
+def _write_report(path: Path, model: Casper, filling: Filling, sensors: pd.DataFrame, graph: CausalGraph) -> str | None:
     """Or why there is none."""
     try:
         write_report(
             path,
             model,
-            made.table,
-            sensors=made.sensors,
+            filling,
+            sensors=sensors,
             name="readings.csv",
             unit="µg/m³",
             graph=graph,

@@ -31,6 +31,11 @@ class ErrorBars:
     upper: dict[float, NDArray[np.float64]]
     flagged: NDArray[np.bool_]
 
+    def select(self, order: NDArray[np.int64]) -> ErrorBars:
+        """The same with the sensors in another order."""
+        lower, upper = ({share: end[:, order] for share, end in ends.items()} for ends in (self.lower, self.upper))
+        return ErrorBars(lower, upper, self.flagged[:, order])
+
 
 @dataclass(frozen=True)
 class Reading:

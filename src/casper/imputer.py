@@ -89,7 +89,7 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
         A value that was observed is hidden from the model, so that it has to be made at all. A time without an offset
         is read as the table writes its own.
         """
-        frame = self._options.to_frame(table)
+        frame = self.to_frame(table)
         frame = frame.select(self.column_order(frame))
         self.check_length(frame)
         query = frame.sensors.index(sensor) if sensor in frame.sensors else None
@@ -130,7 +130,7 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
         gates are mostly open. Lags are t - t': negative ones reach into the future. layer: only this one; None: the
         mean of all.
         """
-        frame = self._options.to_frame(table)
+        frame = self.to_frame(table)
         frame = frame.select(self.column_order(frame))
         self.check_length(frame)
         self._check_layer(layer)

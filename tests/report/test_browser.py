@@ -241,6 +241,56 @@ def test_a_click_on_a_sensor_chooses_it(opened: Open, report: Path) -> None:
             assert told in shown.text("#map-note")
 
 
+def test_the_pointer_over_a_filled_value_is_not_told_the_reading_beside_it(opened: Open, report: Path) -> None:
+    spot = """() => {
+        const chart = document.getElementById("series-chart");
+        chart.scrollIntoView({ block: "center" });
+        const { xaxis, yaxis } = chart._fullLayout;
+        const words = chart.data[chart.data.length - 1].customdata;
+        const step = words.findIndex((told, at) => told.startsWith("filled") && words[at - 1]?.startsWith("measured"));
+        const { x, y } = chart.data[chart.data.length - 1];
+        const box = chart.getBoundingClientRect();
+        return [box.x + xaxis._offset + xaxis.d2p(x[step]), box.y + yaxis._offset + yaxis.d2p(y[step]), words[step]];
+    }"""
+    with opened(report) as shown:
+        x, y, words = shown.page.evaluate(spot)
+        shown.page.mouse.move(x, y)
+        shown.page.wait_for_selector("#series-chart .hoverlayer .hovertext")
+        told = shown.page.locator("#series-chart .hoverlayer").text_content() or ""
+        assert words in told
+        assert "measured" not in told
+
+
+def test_a_tap_tells_a_value_and_leaves_the_period_as_it_is(opened: Open, report: Path) -> None:
+    period = "document.getElementById('series-chart').layout.xaxis.range"
+    with opened(report, width=PHONE, has_touch=True, is_mobile=True) as shown:
+        page = shown.page
+        before = page.evaluate(period)
+        page.locator("#series-chart").scroll_into_view_if_needed()
+        box = page.locator("#series-chart .nsewdrag").bounding_box()
+        assert box is not None
+        page.touchscreen.tap(box["x"] + 0.4 * box["width"], box["y"] + 0.4 * box["height"])
+        page.wait_for_selector("#series-chart .hoverlayer .hovertext")
+        page.wait_for_timeout(500)
+        assert page.evaluate(period) == before
+
+
+def test_zooming_the_map_leads_to_sensors_and_names_all_that_have_room(opened: Open, report: Path) -> None:
+    in_view = """(() => {
+        const chart = document.getElementById("map-chart");
+        const { x, y } = chart.data[chart.data.length - 1];
+        const { width, height } = chart.layout;
+        return x.filter((at, sensor) => at > 0 && at < width && y[sensor] > 0 && y[sensor] < height).length;
+    })()"""
+    names = "document.getElementById('map-chart').data.find((trace) => trace.textposition).text.length"
+    with opened(report) as shown:
+        for button in ("#map-in", "#map-in", "#map-in", "#map-in", "#map-out", "#map-out", "#map-out", "#map-out"):
+            shown.page.click(button)
+            assert shown.page.evaluate(in_view) > 0
+            assert shown.count("#map-chart .textpoint") == shown.page.evaluate(names)
+        assert shown.page.evaluate(in_view) == 24
+
+
 def test_another_value_can_be_looked_into(opened: Open, report: Path) -> None:
     with opened(report) as shown:
         first = shown.text("#value-words")
@@ -324,7 +374,7 @@ def test_names_with_markup_and_a_silent_sensor_are_drawn_as_they_are(
 ) -> None:
     names = ['<b>&"x', "</script>", "%{y}", "dead", "a long name that goes on and on", "Zürich 上海"]
     table = six_sensors.table.set_axis(names, axis=1).assign(dead=np.nan)
-    model = Casper(device="cpu", **{**tiny_settings, "epochs": 1}).fit(table)
+    model = Casper(device="cpu", **{**tiny_settings, "epochs": 1, "include_self": False}).fit(table)
     with opened(write_report(tmp_path / "odd.html", model, table), width=PHONE) as shown:
         axis = shown.page.locator("#coverage-chart .ytick text").all_text_contents()
         assert axis[0] == names[0]
@@ -332,6 +382,25 @@ def test_names_with_markup_and_a_silent_sensor_are_drawn_as_they_are(
         shown.page.select_option("#series-sensor", label="dead")
         shown.page.select_option("#map-sensor", label=f"causes of {names[0]}")
         assert names[0] in shown.text("#map-note")
+        assert "its own readings" not in shown.text("#map-note"), "this model has no arrows from a sensor to itself"
+
+
+def test_among_many_sensors_the_map_goes_to_the_chosen_one_and_back(
+    opened: Open, tiny_settings: dict[str, Any], tmp_path: Path
+) -> None:
+    made = simulate(sensors=130, steps=150, seed=0)
+    model = Casper(device="cpu", **{**tiny_settings, "epochs": 1}).fit(made.table, sensors=made.sensors)
+    path = write_report(tmp_path / "many.html", model, made.table, sensors=made.sensors)
+    spread = """(() => {
+        const { x } = document.getElementById("map-chart").data.at(-1);
+        return Math.max(...x) - Math.min(...x);
+    })()"""
+    with opened(path) as shown:
+        whole = shown.page.evaluate(spread)
+        shown.page.select_option("#map-sensor", index=9)
+        assert shown.page.evaluate(spread) > 2 * whole
+        shown.page.select_option("#map-sensor", label="all sensors")
+        assert shown.page.evaluate(spread) == pytest.approx(whole)
 
 
 def test_a_table_without_holes_and_a_model_without_arrows_are_drawn(

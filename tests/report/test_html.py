@@ -15,6 +15,7 @@ import pytest
 from report_cases import banded, numbers_of
 
 from casper.errors import InputError, MissingPackageError
+from casper.frame import SensorFrame
 from casper.imputer import Casper
 from casper.report import html
 from casper.report.html import write_report
@@ -31,6 +32,20 @@ def page(barred_casper: Casper, six_sensors: Simulation, tmp_path_factory: pytes
     path = tmp_path_factory.mktemp("report") / "report.html"
     write_report(path, barred_casper, six_sensors.table, sensors=six_sensors.sensors, name="readings.csv", unit="ug/m3")
     return path.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def filled_frames(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many readings each frame had that the network filled. The check of a report hides some, so it has fewer."""
+    seen: list[int] = []
+    fill = Casper.impute_frame
+
+    def counted(self: Casper, frame: SensorFrame) -> np.ndarray:
+        seen.append(int(frame.observed.sum()))
+        return fill(self, frame)
+
+    monkeypatch.setattr(Casper, "impute_frame", counted)
+    return seen
 
 
 class _Tags(HTMLParser):
@@ -122,6 +137,16 @@ def test_the_same_table_gives_the_same_page(
     assert again.read_text(encoding="utf-8") == page
 
 
+def test_what_is_filled_already_gives_the_same_page_and_is_not_filled_again(
+    barred_casper: Casper, six_sensors: Simulation, page: str, tmp_path: Path, filled_frames: list[int]
+) -> None:
+    filling = barred_casper.fill(barred_casper.to_frame(six_sensors.table), intervals=(0.5, 0.9))
+    options: dict[str, Any] = {"sensors": six_sensors.sensors, "name": "readings.csv", "unit": "ug/m3"}
+    again = write_report(tmp_path / "again.html", barred_casper, filling, **options)
+    assert again.read_text(encoding="utf-8") == page
+    assert filled_frames.count(six_sensors.table.notna().to_numpy().sum()) == 1
+
+
 def test_names_are_shown_as_they_are_and_never_read_as_markup(
     six_sensors: Simulation, tiny_settings: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -186,6 +211,15 @@ def test_a_method_that_does_not_tell_what_it_draws_on_has_no_arrows(tmp_path: Pa
     page = write_report(tmp_path / "linear.html", banded(table), table).read_text("utf-8")
     assert numbers_of(page)["network"] is None
     assert "does not tell which sensors it draws on" in words_of(page)
+
+
+def test_a_model_without_arrows_from_a_sensor_to_itself_does_not_tell_that_it_draws_nothing_from_it(
+    six_sensors: Simulation, tiny_settings: dict[str, Any], tmp_path: Path
+) -> None:
+    model = Casper(device="cpu", **{**tiny_settings, "epochs": 1, "include_self": False}).fit(six_sensors.table)
+    page = write_report(tmp_path / "apart.html", model, six_sensors.table).read_text("utf-8")
+    assert numbers_of(page)["network"]["own"] is None
+    assert "own readings, which the model uses as well, not counted" in words_of(page)
 
 
 def test_a_sensor_that_never_reports_is_flagged_and_named(
@@ -284,6 +318,39 @@ def test_imputing_can_end_with_a_page(command: Command, readings: Path, tiny_fol
     assert told.code == 0, told.err
     assert Path("filled.csv").exists()
     assert '<section id="recipe"' in Path("report.html").read_text("utf-8")
+
+
+def test_imputing_with_a_page_fills_the_table_once(
+    command: Command, readings: Path, tiny_folder: Path, filled_frames: list[int]
+) -> None:
+    table = pd.read_csv(readings, index_col="time").drop(index="2024-01-02 05:00:00")
+    table.to_csv(readings)
+    told = command("impute", "readings.csv", "--model", tiny_folder, "-q", "-o", "filled.csv", "--report", "page.html")
+    assert told.code == 0, told.err
+    assert filled_frames.count(table.notna().to_numpy().sum()) == 1
+    filled = pd.read_csv("filled.csv", index_col="time")
+    assert list(filled.index) == list(table.index), "the rows that came in"
+    numbers = numbers_of(Path("page.html").read_text("utf-8"))
+    assert numbers["clock"]["steps"] == len(table) + 1, "the page shows every step"
+
+
+def test_a_page_shows_the_intervals_asked_for(
+    command: Command, readings: Path, barred_casper: Casper, tmp_path: Path
+) -> None:
+    barred_casper.save_pretrained(tmp_path / "model")
+    arguments = ("impute", "readings.csv", "--model", "model", "-q", "-o", "filled.csv", "--report", "page.html")
+    told = command(*arguments, "--intervals", "0.8", "--error-bars", "bars.csv")
+    assert told.code == 0, told.err
+    assert "upper_0.8" in pd.read_csv("bars.csv").columns
+    assert numbers_of(Path("page.html").read_text("utf-8"))["series"]["shares"] == ["0.8"]
+
+
+def test_what_is_asked_for_and_not_in_the_table_is_told_before_the_work(
+    barred_casper: Casper, six_sensors: Simulation, tmp_path: Path, filled_frames: list[int]
+) -> None:
+    with pytest.raises(InputError, match="no sensor 'S99' in the table to show the series of"):
+        write_report(tmp_path / "page.html", barred_casper, six_sensors.table, series=["S99"])
+    assert not filled_frames
 
 
 def test_a_report_needs_a_model(command: Command, readings: Path) -> None:

@@ -34,9 +34,9 @@ def network(
 
     x, y: km east and north, or a circle of radius 1 without places (`map` says which). arrows: source, target, the
     share of all the target is drawn from, the strongest lag, the share of windows in which its gates are open (-1 if
-    unknown); the strongest few of every target. own: the share that each sensor's own readings at other times have.
-    shut: neighbours in the sensor network that are hardly drawn on. lagClasses: what the colours stand for, lags of
-    `least` and more.
+    unknown); the strongest few of every target. own: the share that each sensor's own readings at other times have,
+    None if the model has no such arrows and reads them elsewhere. shut: neighbours in the sensor network that are
+    hardly drawn on. lagClasses: what the colours stand for, lags of `least` and more.
     """
     x, y = _circle(len(sensors)) if places is None else _plane(places, sensors)
     shares = pair_shares(graph)
@@ -50,8 +50,8 @@ def network(
             *(kept[name].tolist() for name in ("source", "target", "share", "lag", "stability")), strict=True
         )
     ]
-    own = np.zeros(len(sensors))
     itself = shares[shares["source"] == shares["target"]]
+    own = np.zeros(len(sensors))
     own[[number[sensor] for sensor in itself["target"]]] = itself["share"].to_numpy()
     shut = _shut(model, apart, number, silent={number[sensor] for sensor in dead})
     return {
@@ -59,7 +59,8 @@ def network(
         "x": _rounded(x),
         "y": _rounded(y),
         "arrows": arrows,
-        "own": _rounded(own),
+        "own": None if itself.empty else _rounded(own),
+        "mostOfASensor": MOST_OF_A_SENSOR,
         "shut": shut[:MOST_SHUT],
         "lagClasses": [{"least": least, "words": words} for least, words in lag_classes(step)],
         "lagWords": {str(lag): lag_words(lag, step) for lag in sorted({arrow[3] for arrow in arrows})},

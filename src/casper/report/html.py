@@ -22,6 +22,7 @@ from casper.causal import CausalGraph
 from casper.contract import Imputer
 from casper.errors import InputError, MissingPackageError
 from casper.files import atomic, refuse_overwriting
+from casper.filling import Filling
 from casper.report.coverage import coverage
 from casper.report.page_text import page_text, zone_words
 from casper.report.report_data import ReportData, gather
@@ -36,7 +37,7 @@ _SCRIPTS = ("common.js", "coverage.js", "errors.js", "series.js", "labels.js", "
 def write_report(
     path: str | Path,
     model: Imputer,
-    table: pd.DataFrame,
+    table: pd.DataFrame | Filling,
     *,
     sensors: pd.DataFrame | None = None,
     name: str = "the table",
@@ -52,6 +53,7 @@ def write_report(
 ) -> Path:
     """Fill the table and write a page about it: what was filled, how well, and what it was drawn from.
 
+    table: or what `model.fill(model.to_frame(table), intervals=(0.5, 0.9))` made of it, so that it is not filled again.
     sensors: id, latitude, longitude, for the map; without them the sensors stand in a circle. name, unit: of the
     readings, as the page calls them. series: sensors whose series the page must hold, if it cannot hold all. graph: the
     model's causal graph of this table, if it is already there. file, command: for the recipe at the page's end.

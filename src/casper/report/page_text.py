@@ -62,7 +62,7 @@ def sentences(data: ReportData) -> list[str]:
     if data.check is None:
         return [done, "The table is too small to hide some of its readings and see how well they are found again."]
     total = data.check.total
-    held = "this model gives no error bars."
+    held = "there are no error bars."
     if total.held:
         share = max(total.held)
         held = (

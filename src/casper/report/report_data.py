@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from casper.causal import CausalGraph
 from casper.check import TableSummary, summarise
 from casper.contract import Imputer
+from casper.errors import InputError
 from casper.filled import Filled
+from casper.filling import Filling
 from casper.frame import SensorFrame
 from casper.imputer import Casper
 from casper.report.arrows import network
@@ -50,7 +51,7 @@ class ReportData:
 
 def gather(
     model: Imputer,
-    table: pd.DataFrame,
+    table: pd.DataFrame | Filling,
     *,
     name: str,
     unit: str = "",
@@ -63,16 +64,18 @@ def gather(
     timezone: str | None = None,
     missing_values: Sequence[float] | None = None,
 ) -> ReportData:
-    """sensors: places for the map. series: sensors whose series must be in the page. graph: the model's for this table,
-    if it is already there. The rest is as in `Imputer.impute`."""
-    options = model._options.changed(freq, timezone, missing_values)  # pyright: ignore[reportPrivateUsage]
-    frame = options.to_frame(table)
-    model.column_order(frame)  # refuses tables of other sensors before any work is done
-    if sensors is not None:
-        match_sensors(sensors, frame.sensors)
+    """table: or what the model's `fill` made of it already; then freq, timezone and missing_values have had their say.
+    sensors: places for the map. series: sensors whose series must be in the page. graph: the model's for this table, if
+    it is already there. The rest is as in `Imputer.impute`."""
+    if isinstance(table, Filling):
+        frame = table.frame
+    else:
+        frame = model.to_frame(table, freq=freq, timezone=timezone, missing_values=missing_values)
+    _refuse_unknown(frame, sensors, series)
+    if not isinstance(table, Filling):
+        table = model.fill(frame, intervals=INTERVALS if model.has_intervals else None)
+    filled = table.on_grid()
     grid = pd.DataFrame(frame.values, index=frame.times, columns=list(frame.sensors))
-    shares = INTERVALS if model.has_intervals else ()
-    filled = model.impute(grid, intervals=shares) if shares else _without_intervals(model, grid)
     arrows = values = None
     origin: dict[str, Any] = {}
     if isinstance(model, Casper):
@@ -88,7 +91,7 @@ def gather(
         filled=filled,
         why_no_intervals=model.why_no_intervals,
         summary=summarise(frame),
-        check=hidden_check(model, frame, grid, shares),
+        check=hidden_check(model, frame, grid, filled.shares),
         network=arrows,
         graph_origin=origin,
         values=values,
@@ -98,10 +101,10 @@ def gather(
     )
 
 
-def _without_intervals(model: Imputer, grid: pd.DataFrame) -> Filled:
-    table = model.impute(grid)
-    observed = grid.notna()
-    silent: list[str] = [str(name) for name in table.attrs["casper"]["flagged"]]
-    flagged = ~observed & np.isin(grid.columns, silent)
-    reasons = dict.fromkeys(silent, "no reading at all: filled from other sensors alone")
-    return Filled(table, observed, {}, {}, flagged, reasons)
+def _refuse_unknown(frame: SensorFrame, sensors: pd.DataFrame | None, series: Sequence[str]) -> None:
+    """Before any work is done."""
+    if sensors is not None:
+        match_sensors(sensors, frame.sensors)
+    unknown = [name for name in series if name not in frame.sensors]
+    if unknown:
+        raise InputError(f"there is no sensor {unknown[0]!r} in the table to show the series of")

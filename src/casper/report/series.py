@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from casper.errors import InputError
 from casper.filled import Filled
 from casper.frame import SensorFrame
 from casper.report.runs import runs
@@ -25,9 +24,6 @@ def shown_series(frame: SensorFrame, filled: Filled, *, wanted: Sequence[str] = 
     numbers that are to be divided by 10 ** `decimals`; `holes` and `flagged`, runs of cells (start, length); `lower`
     and `upper`, for every share the ends of the intervals, hole after hole.
     """
-    unknown = [name for name in wanted if name not in frame.sensors]
-    if unknown:
-        raise InputError(f"there is no sensor {unknown[0]!r} in the table to show the series of")
     bounds = 2 * len(filled.shares)
     first = max(0, len(frame.times) - MOST_NUMBERS // (1 + bounds))
     holes = ~frame.observed[first:]

@@ -29,8 +29,8 @@ function drawAttention() {
   const stacked = narrow() || panels.length === 1;
   const panelHeight = value.sources.length * rowHeight + 34;
   const layout = {
-    height: (stacked ? panels.length : 1) * panelHeight + 120,
-    hovermode: "closest", annotations: [], shapes: [], margin: { l: 8, r: 8, t: 28, b: 92 },
+    height: (stacked ? panels.length : 1) * panelHeight + 98,
+    hovermode: "closest", annotations: [], shapes: [], margin: { l: 8, r: 8, t: 28, b: 70 },
   };
   const traces = panels.map((panel, place) => {
     const box = stacked ? stackedBox(place, panels.length, panelHeight) : { x: place ? [0.52, 1] : [0, 0.48], y: [0, 1] };
@@ -51,14 +51,15 @@ function attentionPanel(value, [title, weights], { place, box, layout, most, las
     sensor === value.sensor ? "itself" : plain(shortened(sensorName(sensor), narrow() ? 9 : 14)));
   const rows = names.map((_, row) => row);
   const when = value.offsets.map((offset) =>
-    offset === 0 ? "at that time" : `${Math.abs(offset)} steps ${offset < 0 ? "before" : "after"}`);
+    offset === 0 ? "at that time" : `${Math.abs(offset)} step${Math.abs(offset) === 1 ? "" : "s"} ${offset < 0 ? "before" : "after"}`);
   layout[`xaxis${suffix}`] = axis({
     anchor: `y${suffix}`, domain: box.x, showgrid: false, zeroline: false, showticklabels: last || !stacked,
     title: { text: last || !stacked ? `steps of ${page.data.clock.words} before (−) and after the value` : "", font: { size: 12 }, standoff: 6 },
   });
   layout[`yaxis${suffix}`] = axis({
     anchor: `x${suffix}`, domain: box.y, range: [rows.length - 0.5, -0.5], tickvals: rows, ticktext: names,
-    showgrid: false, zeroline: false, tickfont: { size: 11 }, showticklabels: stacked || place === 0,
+    showgrid: false, zeroline: false, tickfont: { size: 11 },
+    showticklabels: stacked || place === 0, ticks: stacked || place === 0 ? "outside" : "",
   });
   layout.annotations.push({
     text: title, xref: "paper", yref: "paper", x: box.x[0], y: box.y[1], xanchor: "left", yanchor: "bottom", showarrow: false,

@@ -38,6 +38,7 @@ function drawCoverage() {
     ],
     {
       height,
+      margin: { l: 8, r: 30, t: 10, b: 8 }, // room for the last month's name
       xaxis: axis({ type: "date", showgrid: false }),
       yaxis: axis({ autorange: "reversed", showgrid: false, zeroline: false, ticklen: 3, ...labels }),
       hovermode: "closest",

@@ -12,6 +12,7 @@ const LAG_COLOURS = {
 const WIDTHS = [1.2, 2.2, 3.6, 5.4];
 const WIDEST_SHARE = 0.4;
 const MOST_NAMES = 80;
+const MOST_ZOOM = 30;
 const REACH = 12; // pixels between a click and the sensor it means
 
 function lagClass(lag) {
@@ -29,6 +30,7 @@ function startNetwork() {
   map.shut = network.shut.length > 0 && network.shut.length <= MOST_DASHED_AT_FIRST;
   byId("map-shut").checked = map.shut;
   byId("map-shut").disabled = !network.shut.length;
+  if (!network.shut.length) byId("map-shut-words").textContent = "no neighbour is shut out";
   byId("map-sensor").addEventListener("change", (event) => chooseSensor(Number(event.target.value)));
   byId("map-least").addEventListener("input", (event) => { map.least = Number(event.target.value) / 100; drawNetwork(); });
   byId("map-shut").addEventListener("change", (event) => { map.shut = event.target.checked; drawNetwork(); });
@@ -46,13 +48,40 @@ function usualLeast(arrows) {
 function chooseSensor(sensor) {
   map.sensor = sensor;
   byId("map-sensor").value = sensor;
+  if (sensor >= 0) lookCloser(sensor);
+  else if (many()) map.view = null;
   drawNetwork();
 }
 
+// Among many sensors the arrows of one are too short to be seen on the whole map.
+function lookCloser(sensor) {
+  const { x, y, arrows } = page.data.network;
+  const { view } = map;
+  const reach = Math.max(...arrows.filter(([, target]) => target === sensor).map(([source]) => Math.hypot(x[source] - x[sensor], y[source] - y[sensor])), 0);
+  if (many() && reach) view.perPixel = Math.min(Math.max(reach / (0.35 * Math.min(view.width, view.height)), view.whole / MOST_ZOOM), view.whole);
+  if (view.perPixel < view.whole) lookAt(sensor);
+}
+
+// From the whole map the way in leads to the chosen sensor, or to where most of them are: its middle may be empty.
 function zoomMap(factor) {
-  map.view.perPixel = Math.min(map.view.perPixel * factor, map.view.whole);
+  if (factor < 1 && map.view.perPixel === map.view.whole) lookAt(map.sensor >= 0 ? map.sensor : mostCentral());
+  map.view.perPixel = Math.min(Math.max(map.view.perPixel * factor, map.view.whole / MOST_ZOOM), map.view.whole);
   if (map.view.perPixel === map.view.whole) map.view = null;
   drawNetwork();
+}
+
+function lookAt(sensor) {
+  const { x, y } = page.data.network;
+  map.view.x = x[sensor];
+  map.view.y = y[sensor];
+}
+
+function mostCentral() {
+  const { x, y } = page.data.network;
+  const median = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
+  const [middleX, middleY] = [median(x), median(y)];
+  const away = x.map((_, sensor) => Math.hypot(x[sensor] - middleX, y[sensor] - middleY));
+  return away.indexOf(Math.min(...away));
 }
 
 function wholeView(width, height) {
@@ -60,13 +89,15 @@ function wholeView(width, height) {
   const [west, east, south, north] = [Math.min(...x), Math.max(...x), Math.min(...y), Math.max(...y)];
   const room = 46;
   const whole = Math.max((east - west) / Math.max(width - 2 * room, 50), (north - south) / Math.max(height - 2 * room, 50), 1e-6);
-  return { x: (west + east) / 2, y: (south + north) / 2, perPixel: whole, whole };
+  return { x: (west + east) / 2, y: (south + north) / 2, perPixel: whole, whole, width, height };
 }
 
-function shownArrows() {
+// The strongest that touch the present view.
+function shownArrows(inView) {
   const { arrows } = page.data.network;
   const chosen = arrows.filter(([, target, share]) => share >= map.least - 1e-9 && (map.sensor < 0 || target === map.sensor));
-  return { drawn: chosen.slice(0, MOST_ARROWS), count: chosen.length };
+  const seen = chosen.filter(([source, target]) => map.sensor >= 0 || inView(source) || inView(target));
+  return { drawn: seen.slice(0, MOST_ARROWS), count: chosen.length, seen: seen.length };
 }
 
 function drawNetwork() {
@@ -74,24 +105,28 @@ function drawNetwork() {
   if (!network) return;
   const width = widthOf("map-chart");
   const height = narrow() ? Math.min(width * 1.05, 420) : Math.min(Math.max(width * 0.6, 360), 620);
-  if (!map.view || map.view.width !== width) map.view = { ...wholeView(width, height), width };
+  if (!map.view || map.view.width !== width) map.view = wholeView(width, height);
   const view = map.view;
   const pixel = (sensor) => [
     width / 2 + (network.x[sensor] - view.x) / view.perPixel,
     height / 2 - (network.y[sensor] - view.y) / view.perPixel,
   ];
   map.pixel = pixel;
-  const { drawn, count } = shownArrows();
-  const radius = network.x.length > 120 ? 3 : network.x.length > 60 || narrow() ? 4.5 : 6;
+  const inView = (sensor) => {
+    const [x, y] = pixel(sensor);
+    return x > 0 && y > 0 && x < width && y < height;
+  };
+  const { drawn, count, seen } = shownArrows(inView);
+  const radius = many() ? 3 : network.x.length > 60 || narrow() ? 4.5 : 6;
   const dashed = map.shut ? network.shut.filter(([, target]) => map.sensor < 0 || target === map.sensor).slice(0, MOST_DASHED) : [];
   const curve = (source, target) => bent(pixel(source), pixel(target), radius);
   const traces = [
     dashedTrace(dashed, curve),
     ...arrowTraces(drawn, curve),
     ...hoverTraces(drawn, dashed, curve),
-    sensorTrace(drawn, pixel, curve, { radius, width, height }),
+    ...sensorTraces(drawn, pixel, curve, { inView, radius, width, height }),
   ];
-  tellNetwork(drawn, count, dashed);
+  tellNetwork(drawn, count, seen, dashed);
   const hidden = { visible: false, fixedrange: true };
   return put("map-chart", traces, {
     height,
@@ -156,9 +191,13 @@ function widthClass(share) {
   return Math.min(Math.floor((share / WIDEST_SHARE) * WIDTHS.length), WIDTHS.length - 1);
 }
 
+function many() {
+  return page.data.sensors.length > 120;
+}
+
 // Among many sensors, or on a small screen, arrows are finer.
 function fine() {
-  return page.data.sensors.length > 120 || narrow();
+  return many() || narrow();
 }
 
 function arrowWidth(wide) {
@@ -227,32 +266,38 @@ function hoverTraces(arrows, dashed, curve) {
   return [{ type: "scatter", mode: "markers", ...spots, hoverinfo: "text", marker: { size: 16, opacity: 0 } }];
 }
 
-function sensorTrace(arrows, pixel, curve, { radius, width, height }) {
-  const { own } = page.data.network;
+// The names are a trace of their own that holds only those shown: Plotly never shows a text again that was once empty.
+function sensorTraces(arrows, pixel, curve, { inView, radius, width, height }) {
+  const { sensors, network: { own } } = page.data;
   const involved = new Set(arrows.flatMap(([source, target]) => [source, target]));
   const faded = (sensor) => map.sensor >= 0 && sensor !== map.sensor && !involved.has(sensor);
-  const points = own.map((_, sensor) => {
+  const points = sensors.map((_, sensor) => {
     const [x, y] = pixel(sensor);
     return { x, y, name: shortened(sensorName(sensor), 14), first: sensor === map.sensor || involved.has(sensor) };
   });
-  const inView = ({ x, y }) => x > 0 && y > 0 && x < width && y < height;
-  const few = points.filter(inView).length <= MOST_NAMES;
+  const few = points.filter((_, sensor) => inView(sensor)).length <= MOST_NAMES;
   const lines = arrows.flatMap(([source, target]) => curve(source, target));
-  const named = points.map((point) => ({ ...point, name: inView(point) && (few || (map.sensor >= 0 && point.first)) ? point.name : "" }));
-  const labels = placedLabels(named, lines, { radius, width, height });
+  const named = points.map((point, sensor) => ({ ...point, name: inView(sensor) && (few || (map.sensor >= 0 && point.first)) ? point.name : "" }));
+  const labels = placedLabels(named, lines, { radius, width, height }).map(([name, side], sensor) => ({ ...points[sensor], name, side }));
+  const shown = labels.filter(({ name }) => name);
   const halo = colour("panel");
-  const mine = own.map((share, sensor) => `<b>${plain(sensorName(sensor))}</b><br>${percent(share)} from its own readings at other times`);
-  return {
-    type: "scatter", mode: "markers+text", x: points.map(({ x }) => x), y: points.map(({ y }) => y),
-    text: labels.map(([name]) => plain(name)), textposition: labels.map(([, side]) => side),
-    textfont: { size: 11.5, color: colour("ink"), shadow: `0 0 2px ${halo}, 0 0 3px ${halo}, 0 0 4px ${halo}` }, hovertext: mine, hoverinfo: "text", cliponaxis: true,
-    marker: {
-      size: own.map((_, sensor) => 2 * radius + (sensor === map.sensor ? 5 : 0)),
-      color: own.map((_, sensor) => (sensor === map.sensor ? colour("orange") : colour("panel"))),
-      opacity: own.map((_, sensor) => (faded(sensor) ? 0.35 : 1)),
-      line: { width: 1.6, color: colour("ink") },
+  const mine = sensors.map((name, sensor) => `<b>${plain(name)}</b>${own ? `<br>${percent(own[sensor])} from its own readings at other times` : ""}`);
+  const size = sensors.map((_, sensor) => 2 * radius + (sensor === map.sensor ? 5 : 0));
+  return [
+    {
+      type: "scatter", mode: "markers+text", x: shown.map(({ x }) => x), y: shown.map(({ y }) => y), hoverinfo: "skip", cliponaxis: true,
+      text: shown.map(({ name }) => plain(name)), textposition: shown.map(({ side }) => side),
+      textfont: { size: 11.5, color: colour("ink"), shadow: `0 0 2px ${halo}, 0 0 3px ${halo}, 0 0 4px ${halo}` },
+      marker: { size: 2 * radius, opacity: 0 }, // keeps names as far off as the dots below need it
     },
-  };
+    {
+      type: "scatter", mode: "markers", x: points.map(({ x }) => x), y: points.map(({ y }) => y), hovertext: mine, hoverinfo: "text",
+      marker: {
+        size, color: sensors.map((_, sensor) => (sensor === map.sensor ? colour("orange") : colour("panel"))),
+        opacity: sensors.map((_, sensor) => (faded(sensor) ? 0.35 : 1)), line: { width: 1.6, color: colour("ink") },
+      },
+    },
+  ];
 }
 
 // A round number of kilometres, about an eighth of the map.
@@ -270,7 +315,7 @@ function scaleBar({ perPixel, width }, height) {
   };
 }
 
-function tellNetwork(drawn, count, dashed) {
+function tellNetwork(drawn, count, seen, dashed) {
   const { network } = page.data;
   byId("map-least-shown").textContent = percent(map.least);
   const kinds = [...new Set(drawn.map((arrow) => lagClass(arrow[3])))].sort((a, b) => b - a);
@@ -278,7 +323,7 @@ function tellNetwork(drawn, count, dashed) {
     ...kinds.map((kind) => keyItem(`read ${network.lagClasses[kind].words}`, (mark) => { mark.style.background = lagColour(kind); })),
     ...(dashed.length ? [keyItem("neighbour, but shut out: less than 1% is drawn from it", (mark) => mark.classList.add("dashed"))] : []),
   );
-  byId("map-note").textContent = map.sensor < 0 ? wordsForAll(drawn, count) : wordsForOne(drawn);
+  byId("map-note").textContent = map.sensor < 0 ? wordsForAll(drawn, count, seen) : wordsForOne(drawn);
   byId("map-chart").setAttribute("aria-label", `Map of the sensors. ${byId("map-note").textContent}`);
   if (network.arrows.length === 0) byId("map-note").textContent = "The model draws on no other sensor by one percent or more.";
 }
@@ -291,16 +336,19 @@ function keyItem(words, paint) {
   return item;
 }
 
-function wordsForAll(drawn, count) {
+function wordsForAll(drawn, count, seen) {
   const all = page.data.network.arrows.length;
   const these = `${count.toLocaleString("en")} of ${all.toLocaleString("en")} arrows weigh ${percent(map.least)} or more`;
-  const some = drawn.length < count ? `; the strongest ${drawn.length} are drawn` : "";
+  const some = drawn.length < seen ? `; the strongest ${drawn.length}${seen < count ? " in view" : ""} are drawn` : "";
   return `${these}${some}. Choose a sensor, or click on one, to see only its causes.`;
 }
 
 function wordsForOne(drawn) {
   const { own, lagWords } = page.data.network;
-  const causes = drawn.map(([source, , share, lag]) => `${sensorName(source)} ${percent(share)} (mostly read ${lagWords[lag]})`);
-  const others = causes.length ? causes.join(", ") : `no other sensor by ${percent(map.least)} or more`;
-  return `${sensorName(map.sensor)} is filled from: its own readings at other times ${percent(own[map.sensor])}, ${others}.`;
+  const told = drawn.map(([source, , share, lag]) => `${sensorName(source)} ${percent(share)} (mostly read ${lagWords[lag]})`);
+  if (!told.length) told.push(`no other sensor by ${percent(map.least)} or more`);
+  if (own) told.unshift(`its own readings at other times ${percent(own[map.sensor])}`);
+  const rest = 1 - drawn.reduce((sum, arrow) => sum + arrow[2], own ? own[map.sensor] : 0);
+  if (rest >= 0.005) told.push(`weaker ones ${percent(rest)}`);
+  return `${sensorName(map.sensor)} is filled from: ${told.join(", ")}.`;
 }

@@ -1,7 +1,7 @@
 // One sensor's readings over time: measured, filled with its intervals, flagged.
 
 const series = { chosen: 0, range: null, parts: null };
-const MOST_MARKERS = 3000;
+const MOST_MARKERS = 1500;
 const MOST_STRIPS = 400;
 const MOST_STEPS_AT_FIRST = 120;
 
@@ -118,26 +118,25 @@ function drawSeries() {
   const gaps = parts.gaps.filter(([start, length]) => start <= last && start + length > first);
   const view = { ...parts, time, first, last, steps, gaps };
   const x = steps.map(time);
-  const holes = steps.filter((step) => parts.hole[step]).length;
-  const line = (name, chosen, fill, more) => ({
-    type: "scatter", mode: "lines", name, x, y: steps.map((step) => (parts.hole[step] === chosen ? parts.values[step] : null)),
-    line: { color: fill, width: 1.7 }, hovertemplate: "%{y:.4~g}", ...more,
+  const line = (chosen, fill, more) => ({
+    type: "scatter", mode: "lines", x, y: steps.map((step) => (parts.hole[step] === chosen ? parts.values[step] : null)),
+    line: { color: fill, width: 1.7 }, hoverinfo: "skip", ...more,
   });
   const traces = [
     ...parts.bands.map((band) => bandTrace(view, band)).reverse(),
     { ...bridges(view), type: "scatter", mode: "lines", hoverinfo: "skip",
       line: { color: seeThrough(colour("orange"), 0.55), width: 1.2 } },
-    line("measured", 0, colour("blue")),
+    line(0, colour("blue")),
     { ...lonely(view), type: "scatter", mode: "markers", hoverinfo: "skip", marker: { size: 4, color: colour("blue") } },
-    line("filled", 1, colour("orange"), {
-      mode: holes <= MOST_MARKERS ? "lines+markers" : "lines", marker: { size: 3.6 },
-      customdata: steps.map((step) => intervalWords(parts, step)), hovertemplate: "%{y:.4~g}%{customdata}",
-    }),
+    line(1, colour("orange"), { mode: steps.length <= MOST_MARKERS ? "lines+markers" : "lines", marker: { size: 3.6 } }),
+    // One line for the pointer: two would tell the last reading beside a filled value as if it were of the same time.
+    { type: "scatter", mode: "lines", x, y: steps.map((step) => parts.values[step]), line: { width: 0 },
+      customdata: steps.map((step) => valueWords(parts, step)), hovertemplate: "%{customdata}<extra></extra>" },
   ];
   tellSeries(parts);
   return put("series-chart", traces, {
     height: narrow() ? 300 : 380,
-    hovermode: "x unified",
+    hovermode: "x",
     dragmode: hasMouse() ? "zoom" : false,
     shapes: flaggedStrips(view),
     xaxis: axis({ type: "date", range: series.range.map(time), fixedrange: !hasMouse(), hoverformat: "%Y-%m-%d %H:%M" }),
@@ -155,7 +154,8 @@ function listenToZoom(chart) {
     const range = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
     show(range.map((time) => stepOf(typeof time === "number" ? new Date(time).toISOString() : time) - series.parts.first));
   });
-  chart.on("plotly_doubleclick", () => show(wholePeriod()));
+  // Plotly takes one tap of a finger for two clicks.
+  chart.on("plotly_doubleclick", () => { if (hasMouse()) show(wholePeriod()); });
 }
 
 // A closed shape for every gap, so that bands do not run across what was measured.
@@ -198,11 +198,11 @@ function flaggedStrips({ flaggedRuns, first, last, time }) {
   }));
 }
 
-function intervalWords(parts, step) {
-  if (!parts.hole[step]) return "";
+function valueWords(parts, step) {
+  if (!parts.hole[step]) return `measured ${number(parts.values[step])}`;
   const band = parts.bands[parts.bands.length - 1];
   const ends = band ? ` (${percent(band.share)}: ${number(band.lower[step])} to ${number(band.upper[step])})` : "";
-  return ends + (parts.flagged[step] ? ", flagged" : "");
+  return `filled ${number(parts.values[step])}${ends}${parts.flagged[step] ? ", flagged" : ""}`;
 }
 
 // The chart is as high as what it shows, not as the whole period.
