@@ -159,6 +159,10 @@ def test_a_discovered_graph_is_drawn_as_a_matrix_or_on_a_map(command: Command, s
     told = succeeds(command(*arguments, "-o", "two.json", "--picture", "map.png", "--sensors", "places.csv"))
     assert "Wrote map.png: the 3 strongest causes of every sensor" in told.out
     assert "--picture" in fails(command(*arguments, "-o", "three.json", "--sensors", "places.csv"))
+    assert "--near needs the sensors' places" in fails(command(*arguments, "-o", "three.json", "--near"))
+    succeeds(command(*arguments, "-o", "three.json", "--sensors", "places.csv", "--near"))
+    assert CausalGraph.read("three.json").origin["pairs"] == "neighbours only"
+    assert "pairs" not in CausalGraph.read("two.json").origin
 
 
 def test_the_settings_of_a_method_are_listed_with_their_defaults(command: Command) -> None:

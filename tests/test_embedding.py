@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
 from casper.embedding import Level, Positions, guess_from_time
@@ -36,6 +37,13 @@ def test_the_level_of_a_window_is_that_of_its_visible_cells() -> None:
 def test_a_calm_window_is_not_blown_up() -> None:
     level = Level.of(torch.full((1, 2, 3), 5.0), torch.ones(1, 2, 3, dtype=torch.bool))
     torch.testing.assert_close(level.deviation, torch.full((1, 1, 1), 0.1))
+
+
+def test_sensors_begin_as_far_apart_as_asked_for() -> None:
+    for spread in (0.02, 1.0):
+        torch.manual_seed(0)
+        positions = Positions(16, sensors=200, clock=2, window=3, spread=spread)
+        assert positions.sensor.std().item() == pytest.approx(spread, rel=0.05)
 
 
 def test_every_sensor_mixes_its_own_course_of_the_day_from_a_few() -> None:

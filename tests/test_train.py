@@ -520,3 +520,20 @@ def test_more_prompts_than_windows_repeat_the_centres(tmp_path: Path) -> None:
 def test_only_prompt_decoders_take_prompts() -> None:
     with pytest.raises(AssertionError, match="bank"):
         install_prompts(build_network(TINY.replace(decoder="mlp"), data(), seed=0), torch.zeros(4, 8))
+
+
+def test_the_learning_rate_restarts_every_hundred_epochs_and_never_falls_below_a_tenth() -> None:
+    training = TrainingConfig(epochs=300, batches_per_epoch=10, warmup_steps=120, schedule="restarts")
+    rates = [training_step.learning_rate(training, step) / training.learning_rate for step in range(training.steps)]
+    assert max(rates[:120]) == rates[119] == pytest.approx(1.0)
+    rises = [step for step in range(121, training.steps) if rates[step] > rates[step - 1]]
+    assert rises == [120 + 960, 120 + 2 * 960]
+    assert [rates[step] for step in rises] == pytest.approx([1 - 0.67 / 3, 1 - 0.67 * 2 / 3])
+    assert min(rates[120:]) == 0.1
+    plain = training.replace(schedule="cosine")
+    once = [training_step.learning_rate(plain, step) for step in range(120, plain.steps)]
+    assert once == sorted(once, reverse=True)
+    assert once[-1] < 1e-5 * training.learning_rate
+    short = training.replace(epochs=30)
+    rates = [training_step.learning_rate(short, step) for step in range(30, short.steps)]
+    assert rates == sorted(rates, reverse=True), "a short training has one cycle"

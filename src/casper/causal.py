@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from casper.errors import InputError, some
 from casper.files import atomic
+from casper.graph import graph_from_coordinates
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -163,6 +164,16 @@ class CausalGraph:
     def without_self(self) -> Self:
         """Without edges from a sensor to itself."""
         return self._kept(self.edges["source"] != self.edges["target"])
+
+    def between_neighbours(self, sensors: pd.DataFrame) -> Self:
+        """Only edges between sensors that stand near each other, see `graph_from_coordinates`, and of a sensor to
+        itself. sensors: id, latitude, longitude."""
+        near = graph_from_coordinates(sensors, ids=self.sensors)
+        joined = {(near.sensors[i], near.sensors[j]) for i, j in zip(near.source, near.target, strict=True)}
+        joined |= {(name, name) for name in self.sensors}
+        pairs = zip(self.edges["source"], self.edges["target"], strict=True)
+        kept = self._kept(pd.Series([pair in joined for pair in pairs], dtype=bool))
+        return replace(kept, origin={**self.origin, "pairs": "neighbours only"})
 
     def causes_of(self, sensor: str) -> pd.DataFrame:
         """Its incoming edges, strongest first."""

@@ -173,6 +173,9 @@ def discover(
         typer.Option(help="Also draw it, .png, .svg or .pdf: a matrix, or with --sensors arrows on a map."),
     ] = None,
     sensors: Places = None,
+    near: Annotated[
+        bool, typer.Option("--near", help="Only neighbours can be causes: what --sensors says is far apart, is not.")
+    ] = False,
     seed: Seed = 0,
     device: DeviceOption = Device.auto,
     settings: Settings = None,
@@ -202,8 +205,10 @@ def discover(
 
     console.set_up_notes(quiet=quiet)
     _check_files(out, picture, force=force)
-    if sensors is not None and picture is None:
-        raise InputError("--sensors gives the places for a picture: say where to write it with --picture FILE")
+    if near and sensors is None:
+        raise InputError("--near needs the sensors' places: pass --sensors FILE")
+    if sensors is not None and picture is None and not near:
+        raise InputError("--sensors is for --near, or for a picture: say where to write it with --picture FILE")
     places = None if sensors is None else read_sensors(sensors)
     read, _ = read_file(table, layout, time_column, id_column, value_column, ignore_column, key)
     frame = to_frame(read, freq=freq, timezone=timezone, missing_values=tuple(missing_value or ()))
@@ -215,7 +220,16 @@ def discover(
     series = pd.DataFrame(frame.values, index=frame.times, columns=list(frame.sensors))
     chosen = chosen_settings(settings, None)
     with told_progress(method, shown=not quiet) as tell:
-        found = find_causes(series, method=method, seed=seed, device=device.value, refits=refits, tell=tell, **chosen)
+        found = find_causes(
+            series,
+            method=method,
+            seed=seed,
+            device=device.value,
+            refits=refits,
+            sensors=places if near else None,
+            tell=tell,
+            **chosen,
+        )
     found.write(out)
     _tell(found, out, most=top)
     if picture is not None:

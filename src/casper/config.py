@@ -16,6 +16,7 @@ Gate = Literal["gumbel", "none"]
 Message = Literal["pair", "key"]
 Scaling = Literal["global", "sensor"]
 Precision = Literal["32-true", "bf16-mixed"]
+Schedule = Literal["cosine", "restarts"]
 
 
 class Configuration:
@@ -128,6 +129,8 @@ class ModelConfig(NetworkConfig):
     gates must decide."""
     skip: bool = True
     """False: no skip projection (ablation)."""
+    sensor_spread: float = 0.02
+    """Deviation of the sensors' embeddings to begin with: with a small one all are alike until they are told apart."""
     decoder: Decoder = "prompts"
     """"mlp": ablation "w/o PBD"; the others take the prompts from a pre-trained encoder's pooled embeddings."""
     prompts: int = 1000
@@ -158,6 +161,7 @@ class ModelConfig(NetworkConfig):
             self.neighbours is None or self.neighbours >= 1,
             f"neighbours must be at least 1 or None, not {self.neighbours}",
         )
+        require(self.sensor_spread > 0, f"sensor_spread must be positive, not {self.sensor_spread}")
         require(self.own_clock >= 0, f"own_clock must not be negative, not {self.own_clock}")
         require(self.gate_sharpness >= 1, f"gate_sharpness must be at least 1, not {self.gate_sharpness}")
         require(self.prompts >= 1, f"prompts must be at least 1, not {self.prompts}")
@@ -171,6 +175,9 @@ class TrainingConfig(Configuration):
     batches_per_epoch: int = 300
     batch_size: int = 8
     learning_rate: float = 8e-4
+    schedule: Schedule = "cosine"
+    """Of the learning rate, after the warm-up: "cosine" falls to zero once; "restarts" as SPIN's, which falls anew for
+    every 100 epochs, from a little less each time, and never below a tenth."""
     warmup_steps: int = 500
     weight_decay: float = 0.0
     patience: int = 40

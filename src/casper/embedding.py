@@ -87,9 +87,11 @@ class Positions(nn.Module):
 
     steps: Tensor
 
-    def __init__(self, width: int, *, sensors: int, clock: int, window: int, courses: int = 0) -> None:
+    def __init__(
+        self, width: int, *, sensors: int, clock: int, window: int, spread: float = 0.02, courses: int = 0
+    ) -> None:
         super().__init__()
-        self.sensor = nn.Parameter(torch.randn(sensors, width) * 0.02)
+        self.sensor = nn.Parameter(torch.randn(sensors, width) * spread)
         self.clock = nn.Linear(clock, width)
         self.register_buffer("steps", sinusoids(window, width), persistent=False)
         self.step = nn.Linear(width, width, bias=False)

@@ -117,7 +117,12 @@ class CasperNetwork(WindowNetwork):
         self.project = CellProjection(config)
         self.level = nn.Linear(2, config.width) if config.window_level else None
         self.positions = Positions(
-            config.width, sensors=sensors, clock=clock, window=config.window, courses=config.own_clock
+            config.width,
+            sensors=sensors,
+            clock=clock,
+            window=config.window,
+            spread=config.sensor_spread,
+            courses=config.own_clock,
         )
         self.layers = nn.ModuleList(EncoderLayer(config, sensors=sensors) for _ in range(config.layers))
         if config.decoder == "mlp":

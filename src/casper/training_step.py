@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _WARM_UP = 3
 # Trainings side by side take turns in these first steps: they share the compilers.
 _first_steps = threading.Lock()
+# SPIN's schedule of the learning rate, with its restarts: see `TrainingConfig.schedule`.
+_EPOCHS_IN_CYCLE, _LESS_AT_THE_END, _LOWEST = 100, 0.67, 0.1
 
 
 class TrainingStep:
@@ -133,11 +135,19 @@ def seed_for_step(generator: torch.Generator, seed: int, step: int) -> None:
 
 
 def learning_rate(training: TrainingConfig, step: int) -> float:
-    """Linear warm-up, then a cosine down to zero at the last step."""
+    """Linear warm-up, then a cosine down to zero at the last step, or several: see `TrainingConfig.schedule`."""
     warmup = min(training.warmup_steps, training.steps // 10)
     if step < warmup:
         return training.learning_rate * (step + 1) / warmup
-    return training.learning_rate * 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, training.steps - warmup)))
+    done = (step - warmup) / max(1, training.steps - warmup)
+    if training.schedule == "cosine":
+        return training.learning_rate * _falling(done)
+    cycles = max(1, training.epochs // _EPOCHS_IN_CYCLE)
+    return training.learning_rate * max(_LOWEST, _falling(cycles * done % 1) * (1 - _LESS_AT_THE_END * done))
+
+
+def _falling(done: float) -> float:
+    return 0.5 * (1 + math.cos(math.pi * done))
 
 
 def _temperature(training: TrainingConfig, step: int) -> float:

@@ -25,7 +25,8 @@ _CONVENTIONS = {
 
 @dataclass(frozen=True, kw_only=True)
 class TrialResult:
-    """scores: by convention for self-pairs. across: of the strongest pairs, the share that crosses the ridge."""
+    """scores: by convention for self-pairs; "neighbours": of the graph between neighbours only. across: of the
+    strongest pairs, the share that crosses the ridge."""
 
     file: str
     table: str
@@ -107,10 +108,17 @@ def _simulated(trials: Sequence[TrialResult], pictures: Collection[str]) -> str:
         head = ["method", *(name.partition(", ")[2] for name in columns)]
         told = {row: [one for one in here if one.row == row] for row in dict.fromkeys(one.row for one in here)}
 
-        def cells(found: Sequence[TrialResult], columns: Sequence[str] = columns) -> list[str]:
-            return [_mean([one for one in found if one.dataset == name], "offdiag", "auroc") for name in columns]
+        def cells(found: Sequence[TrialResult], scored: str, columns: Sequence[str] = columns) -> list[str]:
+            return [_mean([one for one in found if one.dataset == name], scored, "auroc") for name in columns]
 
-        parts += [f"**{system}**", table(head, [[row, *cells(found)] for row, found in told.items()])]
+        parts += [f"**{system}**", table(head, [[row, *cells(found, "offdiag")] for row, found in told.items()])]
+        if any("neighbours" in one.scores for one in here):
+            near = [[row, *cells(found, "neighbours")] for row, found in told.items()]
+            parts += [
+                "The same if a method's edges are kept only between neighbours, by the sensors' places "
+                "(`casper discover --near --sensors FILE`).",
+                table(head, near),
+            ]
         crossing = [
             [row, *(_across([one for one in found if one.dataset == name]) for name in columns)]
             for row, found in told.items()

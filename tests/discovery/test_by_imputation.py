@@ -9,7 +9,15 @@ from casper.discovery import Recording, discover
 from casper.discovery.by_imputation import CasperDiscoverer
 from casper.errors import InputError
 
-TINY: dict[str, Any] = {"width": 8, "heads": 2, "prompts": 4, "epochs": 2, "batches_per_epoch": 5, "looks": 8}
+TINY: dict[str, Any] = {
+    "width": 8,
+    "heads": 2,
+    "prompts": 4,
+    "epochs": 2,
+    "batches_per_epoch": 5,
+    "looks": 8,
+    "folds": 1,
+}
 
 
 def chain(steps: int = 300, seed: int = 0) -> np.ndarray:
@@ -28,7 +36,7 @@ def find(series: Any, **settings: Any):
 
 
 def test_the_causes_of_a_chain_are_found_at_their_lag() -> None:
-    settings = {"width": 16, "epochs": 12, "batches_per_epoch": 40, "window": 6, "looks": 64, "learning_rate": 5e-3}
+    settings = {"width": 32, "epochs": 12, "batches_per_epoch": 40, "window": 6, "looks": 64, "learning_rate": 5e-3}
     graph = discover(chain(), device="cpu", **{**TINY, **settings}).without_self()
     truth = np.zeros((3, 3))
     truth[0, 1] = truth[1, 2] = 1
@@ -40,7 +48,7 @@ def test_the_causes_of_a_chain_are_found_at_their_lag() -> None:
     "settings",
     [
         {},
-        {"task": "imputation"},
+        {"task": "imputation", "batches_per_epoch": 40, "learning_rate": 1e-2},
         {"measure": "rho", "pool": "max", "constrained": False},
         {"measure": "influence", "layers": 1},
     ],
@@ -67,6 +75,34 @@ def test_the_same_seed_finds_the_same_and_holes_are_not_read() -> None:
     assert (by_influence[0] != by_influence[1]).any()
 
 
+def test_every_network_is_looked_at_where_it_has_not_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    learned: list[set[int]] = []
+    looked: list[set[int]] = []
+    fit, asked = CasperDiscoverer._fit, CasperDiscoverer._asked
+
+    def fit_and_tell(self: Any, recording: Any, steps: int, starts: Any, candidates: Any) -> Any:
+        learned.append(set(starts.tolist()))
+        return fit(self, recording, steps, starts, candidates)
+
+    def ask_and_tell(self: Any, recording: Any, steps: int, starts: Any, *, at_once: int, what: str) -> Any:
+        if what.startswith("silencing"):
+            looked.append(set(starts.tolist()))
+        return asked(self, recording, steps, starts, at_once=at_once, what=what)
+
+    monkeypatch.setattr(CasperDiscoverer, "_fit", fit_and_tell)
+    monkeypatch.setattr(CasperDiscoverer, "_asked", ask_and_tell)
+    find(chain(60), folds=3, window=6)
+    everything = set(range(55))
+    assert len(learned) == 3
+    assert all(not here & there for here, there in zip(learned, looked, strict=True))
+    assert set.union(*looked) == everything
+    assert all(here | there == everything for here, there in zip(learned, looked, strict=True))
+    learned.clear()
+    looked.clear()
+    find(chain(60), folds=1, window=6)
+    assert learned == looked == [everything]
+
+
 def test_only_the_most_correlated_candidates_are_looked_at() -> None:
     noise = np.random.default_rng(3).normal(size=(300, 2))
     found = find(np.hstack([chain(), noise]), candidates=2, measure="influence")
@@ -86,3 +122,5 @@ def test_short_trajectories_are_windows_of_their_own_and_too_short_ones_are_refu
         find(series, window=9)
     with pytest.raises(InputError, match='pooled by "mean"'):
         find(series, pool="max")
+    with pytest.raises(InputError, match="folds must be at least 1"):
+        find(series, folds=0)

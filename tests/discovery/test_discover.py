@@ -107,3 +107,23 @@ def test_progress_is_told_and_wrong_words_are_refused() -> None:
         discover(series(), method="correlations", colour=1)
     with pytest.raises(InputError, match="at least 3 steps"):
         discover(series(2), method="correlations")
+
+
+def test_told_the_places_only_edges_between_neighbours_are_kept() -> None:
+    random = np.random.default_rng(1)
+    names = [f"s{number}" for number in range(12)]
+    table = pd.DataFrame(random.normal(size=(60, 12)), columns=names)
+    longitude = np.repeat([10.0, 40.0], 6) + np.arange(12) / 100
+    places = pd.DataFrame({"id": names, "latitude": 50.0, "longitude": longitude})
+    everywhere, near = (discover(table, method="correlations", sensors=one) for one in (None, places))
+    side = np.arange(12) < 6
+    together = side[:, None] == side
+    wanted = np.where(together, everywhere.matrix().to_numpy(), 0.0)
+    np.testing.assert_array_equal(near.matrix().to_numpy(), wanted)
+    assert near.origin["pairs"] == "neighbours only"
+    assert "pairs" not in everywhere.origin
+    stable = discover(table, method="correlations", sensors=places, refits=2)
+    assert stable.edges["stability"].notna().any()
+    assert (stable.matrix().to_numpy()[~together] == 0).all()
+    with pytest.raises(InputError, match="s11"):
+        discover(table, method="correlations", sensors=places[:-1])

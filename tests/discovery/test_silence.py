@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from casper.discovery.silence import Asked, answered, silenced
+from casper.discovery.silence import Asked, Lost, answered
 from casper.windows import Window
 
 
@@ -25,6 +25,13 @@ class _Known(nn.Module):
         return _Estimate(torch.cat((values[:, :, :-1], last[:, :, None]), dim=2))
 
 
+def lost(batches: list[Asked]) -> Tensor:
+    network: Any = _Known()
+    sums = Lost(3, torch.device("cpu"))
+    sums.look(network, batches)
+    return sums.strength()
+
+
 def batches(count: int = 3, *, windows: int = 400) -> list[Asked]:
     generator = torch.Generator().manual_seed(0)
     made: list[Asked] = []
@@ -38,9 +45,8 @@ def batches(count: int = 3, *, windows: int = 400) -> list[Asked]:
 
 
 def test_what_helps_counts_and_what_misleads_does_not() -> None:
-    network: Any = _Known()
     made = batches()
-    strength = silenced(network, made, 3, torch.device("cpu"))
+    strength = lost(made)
     truth = torch.cat([asked.truth for asked in made])
     rise = ((truth[:, 0, -1]).abs() - (truth[:, 0, -1] - 0.8 * truth[:, 1, -2]).abs()).double()  # without x1: nothing
     torch.testing.assert_close(
@@ -59,10 +65,13 @@ def test_batches_add_up() -> None:
         for other in [(whole.truth[part], whole.cells[part])]
     ]
     network: Any = _Known()
-    for look in (silenced, answered):
-        torch.testing.assert_close(
-            look(network, halves, 3, torch.device("cpu")), look(network, [whole], 3, torch.device("cpu"))
-        )
+    by_lag = [answered(network, looked, 3, torch.device("cpu")) for looked in (halves, [whole])]
+    torch.testing.assert_close(*by_lag)
+    torch.testing.assert_close(lost(halves), lost([whole]))
+    one_by_one = Lost(3, torch.device("cpu"))
+    for half in halves:
+        one_by_one.look(network, [half])
+    assert (one_by_one.strength() == lost(halves)).all()
 
 
 def test_cells_that_are_not_asked_for_do_not_count() -> None:
@@ -71,10 +80,9 @@ def test_cells_that_are_not_asked_for_do_not_count() -> None:
     spoilt[:200, :, -1] = 1e6
     cells = asked.cells.clone()
     cells[:200] = False
-    network: Any = _Known()
-    few = silenced(network, [Asked(asked.window, spoilt, cells)], 3, torch.device("cpu"))
+    few = lost([Asked(asked.window, spoilt, cells)])
     rest = Window(asked.window.values[200:], asked.window.visible[200:], asked.window.clock[200:])
-    alone = silenced(network, [Asked(rest, asked.truth[200:], asked.cells[200:])], 3, torch.device("cpu"))
+    alone = lost([Asked(rest, asked.truth[200:], asked.cells[200:])])
     torch.testing.assert_close(few, alone)
 
 

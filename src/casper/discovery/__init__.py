@@ -18,6 +18,7 @@ from casper.causal import CausalGraph
 from casper.discovery.method import Discoverer, Evidence
 from casper.discovery.recording import Recording
 from casper.errors import InputError
+from casper.frame import match_sensors
 from casper.progress import Tell
 from casper.train import Accelerator
 
@@ -64,6 +65,7 @@ def discover(
     seed: int = 0,
     device: Accelerator = "auto",
     refits: int = 0,
+    sensors: pd.DataFrame | None = None,
     tell: Tell | None = None,
     **settings: Any,
 ) -> CausalGraph:
@@ -73,17 +75,24 @@ def discover(
     trajectories. The weights rank pairs, the larger the surer; they are not on the same scale for every method.
     refits: look so many times more, at blocks of the series drawn with replacement and with other seeds; an edge's
     stability is then the share of these in which its pair is among the strongest N log N of the N variables' pairs.
+    sensors: their places (id, latitude, longitude); then only edges between neighbours are kept, see
+    `CausalGraph.between_neighbours`. Methods look at all variables all the same: those far away may tell of a common
+    cause.
     settings: of the method, by name. tell: called now and then with what goes on and the share that is done.
     """
     if refits < 0:
         raise InputError(f"refits must not be negative, not {refits}")
     recording = Recording.of(series)
-    graph = _graph(recording, method, seed, device, tell, settings)
+    if sensors is not None:
+        match_sensors(sensors, recording.names)  # before any work is done
+    graph = _graph(recording, method, seed, device, tell, settings, sensors)
     if not refits:
         return graph
     random = np.random.default_rng(seed)
     again = [
-        _graph(_resampled(recording, random), method, seed + 1 + number, device, tell, settings).pairs().without_lags()
+        _graph(_resampled(recording, random), method, seed + 1 + number, device, tell, settings, sensors)
+        .pairs()
+        .without_lags()
         for number in range(refits)
     ]
     count = recording.variables
@@ -101,6 +110,7 @@ def _graph(
     device: Accelerator,
     tell: Tell | None,
     settings: Mapping[str, Any],
+    sensors: pd.DataFrame | None,
 ) -> CausalGraph:
     discoverer = DISCOVERERS[method](seed=seed, device=device, tell=tell, **settings)
     found = _find(discoverer, recording)
@@ -110,9 +120,10 @@ def _graph(
         "settings": discoverer.config.to_dict(),
         "weights": discoverer.weights_mean,
     }
-    return CausalGraph.from_matrix(
+    graph = CausalGraph.from_matrix(
         found.strength, recording.names, by_lag=found.by_lag, step=recording.step, origin=origin
     )
+    return graph if sensors is None else graph.between_neighbours(sensors)
 
 
 def _find(discoverer: Discoverer[Any], recording: Recording) -> Evidence:

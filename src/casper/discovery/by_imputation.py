@@ -34,7 +34,7 @@ from casper.causal import MEANINGS
 from casper.config import Configuration, ModelConfig, TrainingConfig, require
 from casper.discovery.method import Discoverer, Evidence
 from casper.discovery.recording import Recording
-from casper.discovery.silence import Asked, answered, silenced
+from casper.discovery.silence import Asked, Lost, answered
 from casper.drawn_on import DrawnOn, Measure, measured, parts_of
 from casper.errors import InputError
 from casper.model import CasperNetwork
@@ -69,8 +69,9 @@ class CasperDiscoveryConfig(Configuration):
     as many as trajectories have."""
     candidates: int | None = None
     """How many variables each one looks at, the most correlated ones; None: all, up to 200."""
-    width: int = 32
-    layers: int = 2
+    width: int = 64
+    layers: int = 1
+    """With more of them it is hardly told apart whether a cause is direct."""
     heads: int = 4
     prompts: int = 64
     dropout: float = 0.0
@@ -78,12 +79,17 @@ class CasperDiscoveryConfig(Configuration):
     """Up to this share of the variables is hidden in a whole training window, see `TrainingConfig`."""
     own_keys: bool = False
     """Every variable has a query and a key of its own, see `ModelConfig`."""
+    sensor_spread: float = 1.0
+    """How different the variables are to begin with, see `ModelConfig`: each has effects of its own."""
     sparsity: float = 1e-3
     """lambda, the weight of the mean gate probability in the loss."""
-    epochs: int = 20
+    epochs: int = 10
     batches_per_epoch: int = 100
     batch_size: int = 16
     learning_rate: float = 2e-3
+    folds: int = 3
+    """"silence": so many networks, each looked at in a part of the windows that it did not learn from; 1: one network,
+    looked at where it learned."""
     looks: int = 256
     """Windows in which it is looked at what the network draws on."""
 
@@ -97,6 +103,7 @@ class CasperDiscoveryConfig(Configuration):
             f"candidates must be at least 1 or None, not {self.candidates}",
         )
         require(self.looks >= 1, f"looks must be at least 1, not {self.looks}")
+        require(self.folds >= 1, f"folds must be at least 1, not {self.folds}")
         require(
             self.pool == "mean" or self.measure not in ("influence", "silence"), f'{self.measure} is pooled by "mean"'
         )
@@ -121,9 +128,11 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
         recording = recording.standardised()
         steps = min(recording.values.shape[1], self.config.window or _LONGEST_WINDOW[self.config.task])
         starts = _starts(recording, steps)
-        index = self._candidates(recording)
-        network = self._fit(recording, steps, starts, index)
-        return self._look(network, recording, steps, starts, index)
+        candidates = self._candidates(recording)
+        if self.config.measure == "silence":
+            return self._silence(recording, steps, starts, candidates)
+        network = self._fit(recording, steps, starts, candidates)
+        return self._pooled(network, self.config.measure, recording, steps, starts, candidates)
 
     def _candidates(self, recording: Recording) -> Tensor:
         """(N, K): everybody else, or those whose values go most with a variable's own, or its next ones."""
@@ -138,7 +147,7 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
         np.fill_diagonal(together, -1.0)
         return torch.as_tensor(np.argsort(-together, axis=0, kind="stable")[:kept].T.copy())
 
-    def _fit(self, recording: Recording, steps: int, starts: Tensor, index: Tensor) -> CasperNetwork:
+    def _fit(self, recording: Recording, steps: int, starts: Tensor, candidates: Tensor) -> CasperNetwork:
         config = self.config
         rows, variables = recording.exists.size, recording.variables
         observed = torch.as_tensor(recording.observed.reshape(rows, variables))
@@ -153,8 +162,8 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
             gaps=~observed,
             gap_starts=starts,
             deviation=torch.ones(variables),
-            neighbour_index=index,
-            neighbour_present=torch.ones_like(index, dtype=torch.bool),
+            neighbour_index=candidates,
+            neighbour_present=torch.ones_like(candidates, dtype=torch.bool),
             fingerprint="",
         )
         model = ModelConfig(
@@ -167,6 +176,7 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
             constrained=config.constrained,
             relative_time=True,
             own_keys=config.own_keys,
+            sensor_spread=config.sensor_spread,
         )
         training = TrainingConfig(
             epochs=config.epochs,
@@ -208,22 +218,27 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
         last[watched + steps - 1] = True
         return observed & last, watched
 
-    def _look(
-        self, network: CasperNetwork, recording: Recording, steps: int, starts: Tensor, index: Tensor
-    ) -> Evidence:
-        if self.config.measure != "silence":
-            return self._pooled(network, self.config.measure, recording, steps, starts, index)
+    def _silence(self, recording: Recording, steps: int, starts: Tensor, candidates: Tensor) -> Evidence:
+        """One network for each part of the windows, learned from the others: what it makes nothing of where it has not
+        learned, is no cause."""
         variables = recording.variables
         at_once = windows_at_once(self.device, variables * steps)
-        chosen = _spread(starts, max(_FEWEST_SILENT_WINDOWS, _MOST_SILENCES // variables))
-        batches = self._asked(recording, steps, chosen, at_once=at_once, what="silencing each in turn")
-        lost = silenced(network, batches, variables, self.device)
-        candidate = torch.zeros_like(lost).scatter_(0, index.T.to(self.device), 1.0)
-        strength = (lost * candidate).cpu().numpy()
+        parts = starts.tensor_split(min(self.config.folds, len(starts)))
+        most = max(_FEWEST_SILENT_WINDOWS, _MOST_SILENCES // variables)
+        lost = Lost(variables, self.device)
+        by_lag = torch.zeros(steps - 1, variables, variables, dtype=torch.float64, device=self.device)
+        for number, part in enumerate(parts):
+            others = starts if len(parts) == 1 else torch.cat([*parts[:number], *parts[number + 1 :]])
+            network = self._fit(recording, steps, others, candidates)
+            looks = _spread(part, -(-most // len(parts)))
+            lost.look(network, self._asked(recording, steps, looks, at_once=at_once, what="silencing each in turn"))
+            if self.config.task == "forecast":
+                few = _spread(part, -(-self.config.looks // len(parts)))
+                batches = self._asked(recording, steps, few, at_once=at_once, what="looking at lags")
+                by_lag += answered(network, batches, variables, self.device)
+        strength = lost.strength().cpu().numpy() * _by_source(torch.ones(candidates.shape), candidates)
         if self.config.task == "imputation":
             return Evidence(strength)
-        few = self._asked(recording, steps, _spread(starts, self.config.looks), at_once=at_once, what="looking at lags")
-        by_lag = answered(network, few, variables, self.device)
         share = (by_lag / by_lag.amax(0).clamp_min(1e-30)).cpu().numpy()
         share[0] = np.where(share.max(0) > 0, share[0], 1.0)  # nowhere answered, it is next to nothing anyway
         return Evidence(strength, strength * share)
@@ -236,9 +251,9 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
         recording: Recording,
         steps: int,
         starts: Tensor,
-        index: Tensor,
+        candidates: Tensor,
     ) -> Evidence:
-        config, variables = self.config, recording.variables
+        config, variables, index = self.config, recording.variables, candidates
         drawn_on = DrawnOn(variables, index.shape[1], steps, self.device)
         largest = torch.zeros(variables, index.shape[1], device=self.device)
         numbers = config.width if measure == "influence" else config.heads
@@ -254,9 +269,9 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
                 part = parts[place % len(parts)]
                 largest[part] = torch.maximum(largest[part], one.amax(dim=(0, 2, 4)))
         if config.pool == "max":
-            return Evidence(_by_source(largest, index))
+            return Evidence(_by_source(largest, candidates))
         past = drawn_on.weight[:, :, steps:]  # (N, K, T - 1): lags 1 to T - 1
-        by_lag = np.stack([_by_source(past[:, :, lag], index) for lag in range(past.shape[2])])
+        by_lag = np.stack([_by_source(past[:, :, lag], candidates) for lag in range(past.shape[2])])
         return Evidence(by_lag.max(0), by_lag)
 
     def _asked(self, recording: Recording, steps: int, starts: Tensor, *, at_once: int, what: str) -> Iterator[Asked]:
@@ -301,8 +316,8 @@ def _correlations(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.
     return np.abs(a.T @ b) / np.where(norms > 0, norms, 1.0)
 
 
-def _by_source(values: Tensor, index: Tensor) -> NDArray[np.float64]:
+def _by_source(values: Tensor, candidates: Tensor) -> NDArray[np.float64]:
     """(targets, K) -> (sources, targets), 0 for pairs that were no candidates."""
-    strength = np.zeros((len(index), len(index)))
-    strength[index.numpy(), np.arange(len(index))[:, None]] = values.double().cpu().numpy()
+    strength = np.zeros((len(candidates), len(candidates)))
+    strength[candidates.numpy(), np.arange(len(candidates))[:, None]] = values.double().cpu().numpy()
     return strength

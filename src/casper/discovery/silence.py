@@ -28,25 +28,34 @@ class Asked(NamedTuple):
     cells: Tensor
 
 
-@torch.no_grad()
-def silenced(network: CasperNetwork, batches: Iterable[Asked], variables: int, device: torch.device) -> Tensor:
-    """(sources, targets): the strength of every pair, see above."""
-    counts = torch.zeros(variables, dtype=torch.float64, device=device)
-    rise, squares = (torch.zeros(variables, variables, dtype=torch.float64, device=device) for _ in range(2))
-    for window, truth, cells in batches:
-        counts += cells.sum((0, 2))
-        error = (network(*_readable(window, window.visible)).estimate - truth).abs()
-        for source in range(variables):
-            left = window.visible.clone()
-            left[:, source] = False
-            without = (network(*_readable(window, left)).estimate - truth).abs()
-            worse = (without - error).double() * cells
-            rise[source] += worse.sum((0, 2))
-            squares[source] += worse.square().sum((0, 2))
-    mean = rise / counts.clamp_min(1.0)
-    variance = (squares / counts.clamp_min(1.0) - mean.square()).clamp_min(0.0)
-    standard_error = (variance / counts.clamp_min(1.0)).sqrt().clamp_min(1e-12)
-    return (mean / standard_error).clamp_min(0.0)
+class Lost:
+    """The sums behind the strengths, over as many looks as wanted: of several networks, too."""
+
+    def __init__(self, variables: int, device: torch.device) -> None:
+        self._counts = torch.zeros(variables, dtype=torch.float64, device=device)
+        self._rise, self._squares = (
+            torch.zeros(variables, variables, dtype=torch.float64, device=device) for _ in range(2)
+        )
+
+    @torch.no_grad()
+    def look(self, network: CasperNetwork, batches: Iterable[Asked]) -> None:
+        for window, truth, cells in batches:
+            self._counts += cells.sum((0, 2))
+            error = (network(*_readable(window, window.visible)).estimate - truth).abs()
+            for source in range(len(self._counts)):
+                left = window.visible.clone()
+                left[:, source] = False
+                without = (network(*_readable(window, left)).estimate - truth).abs()
+                worse = (without - error).double() * cells
+                self._rise[source] += worse.sum((0, 2))
+                self._squares[source] += worse.square().sum((0, 2))
+
+    def strength(self) -> Tensor:
+        """(sources, targets), see above."""
+        counts = self._counts.clamp_min(1.0)
+        mean = self._rise / counts
+        variance = (self._squares / counts - mean.square()).clamp_min(0.0)
+        return (mean / (variance / counts).sqrt().clamp_min(1e-12)).clamp_min(0.0)
 
 
 def answered(network: CasperNetwork, batches: Iterable[Asked], variables: int, device: torch.device) -> Tensor:

@@ -22,7 +22,10 @@ from casper.discovery.systems import SYSTEMS, KnownSystem, with_holes
 from casper.errors import InputError
 from casper.trial_results import FOLDER
 
-_PAPER = {"task": "imputation", "measure": "rho", "pool": "max", "constrained": False, "layers": 2, "prompts": 1000}
+_PAPER = {
+    "task": "imputation", "measure": "rho", "pool": "max", "constrained": False, "width": 32, "layers": 2,
+    "prompts": 1000, "sensor_spread": 0.02, "epochs": 20,
+}  # fmt: skip
 _MISSING = {"complete": (0.0, False)} | {
     f"{round(100 * share)} % {kind}": (share, kind == "blocks") for share in (0.3, 0.6) for kind in ("points", "blocks")
 }
@@ -58,7 +61,6 @@ _METHODS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("NGM", "ngm", {}),
     ("CUTS", "cuts", {}),
 )
-_WITH_PLACES = "CASPER, told the sensors' places"
 TRIAL_TABLES = ("dream3", "causal-simulated")
 
 
@@ -69,21 +71,19 @@ def trials_of(
     from casper.datasets import DREAM3_NAMES
 
     if table == "dream3":
-        every, methods = list(DREAM3_NAMES), list(_METHODS)
+        every = list(DREAM3_NAMES)
     else:
         every = [f"{system}, {missing}" for system in SYSTEMS for missing in _MISSING]
-        methods = [*_METHODS, (_WITH_PLACES, "casper", {})]
-    for what, given, known in (("data set", datasets, every), ("row", rows, [label for label, _, _ in methods])):
+    for what, given, known in (("data set", datasets, every), ("row", rows, [label for label, _, _ in _METHODS])):
         unknown = [one for one in given if one not in known]
         if unknown:
             raise InputError(f"the table {table} has no {what} {unknown[0]!r}; it has {', '.join(known)}")
     return [
         Trial(table, label, number, dataset, method, seed, settings)
         for dataset in every
-        for number, (label, method, settings) in enumerate(methods)
+        for number, (label, method, settings) in enumerate(_METHODS)
         for seed in seeds or (0,)
         if (not datasets or dataset in datasets) and (not rows or label in rows)
-        if label != _WITH_PLACES or dataset.startswith("wind")
     ]
 
 
@@ -126,17 +126,19 @@ def _do(trial: Trial, room: TrialRoom) -> dict[str, dict[str, float]]:
         from casper.datasets import load_dream3
 
         network = load_dream3(trial.dataset, data_dir=room.data_dir, trust=room.trust)
-        truth, beyond = network.network, None
+        truth, beyond, sensors = network.network, None, None
         graph = _found(trial, room, [pd.DataFrame(one, columns=list(network.genes)) for one in network.trajectories])
     else:
         system = system_of(trial.dataset, seed=trial.seed)
-        truth, beyond = system.truth, system.beyond
-        graph = _with_places(trial, room, system) if trial.row == _WITH_PLACES else _found(trial, room, system.series)
+        truth, beyond, sensors = system.truth, system.beyond, system.sensors
+        graph = _found(trial, room, system.series)
     finished = time.time()
     scores = {
         "cuts": graph.compare(truth, self_pairs="negatives"),
         "offdiag": graph.compare(truth, self_pairs="left out"),
     }
+    if sensors is not None:
+        scores["neighbours"] = graph.between_neighbours(sensors).compare(truth)
     told = {name: getattr(trial, name) for name in ("table", "row", "number", "dataset", "method")}
     record = {
         **told,
@@ -162,15 +164,6 @@ def system_of(dataset: str, *, seed: int) -> KnownSystem:
 def _found(trial: Trial, room: TrialRoom, series: Any) -> CausalGraph:
     device: Any = room.device
     return discover(series, method=trial.method, seed=trial.seed, device=device, **trial.settings)
-
-
-def _with_places(trial: Trial, room: TrialRoom, system: KnownSystem) -> CausalGraph:
-    """What the imputer draws on, fitted as a user would fit it."""
-    from casper.imputer import Casper
-
-    device: Any = room.device
-    model = Casper(preset="fast", seed=trial.seed, device=device).fit(system.series, sensors=system.sensors)
-    return model.causal_graph(system.series).constrained()
 
 
 def _across(graph: CausalGraph, truth: np.ndarray, beyond: np.ndarray) -> float:
