@@ -16,8 +16,9 @@ has to be installed by whoever wants it.
 Departures from tigramite's `run_pcmci`: targets are visited one by one, which tells progress and changes nothing;
 p-values are not corrected for multiple tests and not cut at a level, since only their order counts here; lag 0 is not
 tested. Trajectories are tigramite's multiple datasets. Holes are its missing values: a test leaves out the samples in
-which one of its own variables is missing. Its rule that the first 2 * lags steps of every trajectory only serve as the
-past is kept, so that all MCI tests draw on the same samples.
+which one of its own variables is missing. tigramite sets the first 2 * lags steps of every trajectory aside as the past
+of the others, which would be half of what DREAM-3 has: here holes stand in their place, in front of the first step, and
+a test uses whatever steps have all that it asks for.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class PcmciDiscoverer(Discoverer[PcmciConfig]):
 
     def find(self, recording: Recording) -> Evidence:
         tigramite = _Tigramite.load(self.config.test)
-        self.require_steps(recording, 2 * self.config.lags + 1)
+        self.require_steps(recording, self.config.lags + 2)
         try:
             by_lag = self._tested(tigramite, recording)
         except ValueError as error:
@@ -83,7 +84,7 @@ class PcmciDiscoverer(Discoverer[PcmciConfig]):
     def _tested(self, tigramite: _Tigramite, recording: Recording) -> NDArray[np.float64]:
         """(lags, N, N)"""
         lags, count = self.config.lags, recording.variables
-        analysis = tigramite.analysis(recording)
+        analysis = tigramite.analysis(recording, lags)
         candidates = {(source, -lag): "-?>" for source in range(count) for lag in range(1, lags + 1)}
 
         def links_to(target: int) -> dict[int, dict[tuple[int, int], str]]:
@@ -130,11 +131,14 @@ class _Tigramite:
         except ModuleNotFoundError as error:
             raise MissingPackageError("tigramite", extra="pcmci", purpose="causal discovery by PCMCI") from error
 
-    def analysis(self, recording: Recording) -> Any:
+    def analysis(self, recording: Recording, lags: int) -> Any:
         """tigramite's PCMCI on all trajectories of a recording."""
         scaled = recording.standardised()
         marked = np.where(scaled.observed, scaled.values, _HOLE)
-        trajectories = {number: marked[number, there] for number, there in enumerate(scaled.exists)}
+        before = np.full((2 * lags, recording.variables), _HOLE)
+        trajectories = {
+            number: np.concatenate((before, marked[number, there])) for number, there in enumerate(scaled.exists)
+        }
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it wonders whether a single trajectory is meant
             frame = self.frame(trajectories, analysis_mode="multiple", missing_flag=_HOLE)
