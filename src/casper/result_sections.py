@@ -27,8 +27,8 @@ def baselines(results: Results, _pictures: Collection[str]) -> str:
     parts = [
         "## Other methods in the same harness",
         "Every method is written fresh from its paper, fitted and scored on the same cells by the same code; where it "
-        "is far from the published figure, its file in `src/casper/baselines/` says what is done differently. MAE / MSE "
-        "per window. in-sample: fitted on everything but the scored cells of the test steps, which is usual for "
+        "is far from the published figure, its file in `src/casper/baselines/` says what is done differently. "
+        "MAE / MSE per window. in-sample: fitted on everything but the scored cells of the test steps, which is usual for "
         "methods without training windows; out-of-sample: on no reading of the test steps. Published: the CASPER "
         "paper's Table 1, PriSTI's for the diffusion models. Time per window: of imputing all overlapping test windows "
         "in batches, on the device of the run, in the fastest of the seeds. Trainings may have run several at a time: "

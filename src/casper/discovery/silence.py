@@ -1,7 +1,7 @@
 """What a network's estimates lose when one variable falls silent: it is hidden in whole windows, and the estimates of
 the others are made again.
 
-    strength = max(0, mean(rise of the error) / its standard error)
+    strength = -log10 P(Z >= mean(rise of the error) / its standard error),  Z standard normal
 
 An estimate may lean on a variable that only goes with the true cause, but it is not the worse without it: whoever else
 goes with the cause tells as much. The units of a variable, and how well it can be known at all, cancel out.
@@ -9,6 +9,7 @@ goes with the cause tells as much. The units of a variable, and how well it can 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -55,7 +56,8 @@ class Lost:
         counts = self._counts.clamp_min(1.0)
         mean = self._rise / counts
         variance = (self._squares / counts - mean.square()).clamp_min(0.0)
-        return (mean / (variance / counts).sqrt().clamp_min(1e-12)).clamp_min(0.0)
+        rises = mean / (variance / counts).sqrt().clamp_min(1e-12)
+        return -torch.special.log_ndtr(-rises) / math.log(10.0)
 
 
 def answered(network: CasperNetwork, batches: Iterable[Asked], variables: int, device: torch.device) -> Tensor:
