@@ -26,13 +26,13 @@ def baselines(results: Results, _pictures: Collection[str]) -> str:
         return ""
     parts = [
         "## Other methods in the same harness",
-        "Every method is written fresh from its paper, fitted and scored on the same cells by the same code; where it "
-        "is far from the published figure, its file in `src/casper/baselines/` says what is done differently. "
-        "MAE / MSE per window. in-sample: fitted on everything but the scored cells of the test steps, which is usual for "
-        "methods without training windows; out-of-sample: on no reading of the test steps. Published: the CASPER "
-        "paper's Table 1, PriSTI's for the diffusion models. Time per window: of imputing all overlapping test windows "
-        "in batches, on the device of the run, in the fastest of the seeds. Trainings may have run several at a time: "
-        "their times are upper bounds.",
+        "Every method is written fresh from its paper, fitted and scored on the same cells by the same code; where "
+        "it is far from the published figure, its file in `src/casper/baselines/` says what is done differently. MAE "
+        "/ MSE per window. in-sample: fitted on everything but the scored cells of the test steps, which is usual "
+        "for methods without training windows; out-of-sample: on no reading of the test steps. Published: the CASPER "
+        "paper's Table 1, PriSTI's for the diffusion models. Time per window: of imputing all overlapping test "
+        "windows in batches, on the device of the run, in the fastest of the seeds. Trainings may have run several "
+        "at a time: their times are upper bounds.",
     ]
     head = ("method", "ours", "published", "fitted", "seeds", "parameters", "training", "time per window", "device")
     for dataset in dict.fromkeys(group.dataset for group in groups):
