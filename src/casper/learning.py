@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from casper.config import TrainingConfig
@@ -47,6 +49,30 @@ class Outcome(NamedTuple):
     rho_mean: Tensor
 
 
+class Repeated(nn.Module):
+    """A function of tensors that a network calls again and again, such as the step of a recurrence.
+
+    The compiler takes seconds for the function and minutes for a loss in which it is unrolled. It has no weights of
+    its own, and what was compiled is neither copied nor saved with the network.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self._function = function
+        self._compiled: Callable[..., Any] | None = None
+
+    def forward(self, *inputs: Any) -> Any:
+        # Only training is compiled: validation has batches of other sizes, and each would be compiled anew.
+        compiled = self._compiled if torch.is_grad_enabled() else None
+        return (compiled or self._function)(*inputs)
+
+    def compile_for_training(self) -> None:
+        self._compiled = torch.compile(self._function, dynamic=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_compiled": None}
+
+
 class WindowNetwork(nn.Module, ABC):
     """Learns to restore hidden cells of windows, and fills windows."""
 
@@ -65,6 +91,13 @@ class WindowNetwork(nn.Module, ABC):
         """The same for watching the error after each epoch; cheaper, where `impute` takes long."""
         return self.impute(values, visible, clock)
 
+    def compile_repeated(self) -> bool:
+        """Have its repeated parts compiled; False if there are none, and the whole loss is what should be compiled."""
+        parts = [part for part in self.modules() if isinstance(part, Repeated)]
+        for part in parts:
+            part.compile_for_training()
+        return bool(parts)
+
     def progressed(self, share: float) -> None:
         """Told before every step which share of the training is done."""
 
@@ -74,7 +107,7 @@ class WindowNetwork(nn.Module, ABC):
 
 
 class Losses(nn.Module):
-    """The loss of a network as a module, which is what gets compiled, and wrapped for several devices."""
+    """The loss of a network as a module, which is what gets wrapped for several devices, and compiled by default."""
 
     def __init__(self, network: WindowNetwork, training: TrainingConfig) -> None:
         super().__init__()

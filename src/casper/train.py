@@ -269,9 +269,9 @@ def _loop(fabric: Fabric, run: _Run) -> None:
     optimizer = _optimizer(network, training, fabric.device)
     compiled = _compiling_pays(training, fabric) if training.compiled is None else training.compiled
     losses = Losses(network, training)
-    wrapped, wrapped_optimizer = fabric.setup(
-        cast("Losses", torch.compile(losses, dynamic=False)) if compiled else losses, optimizer
-    )
+    if compiled and not network.compile_repeated():
+        losses = cast("Losses", torch.compile(losses, dynamic=False))
+    wrapped, wrapped_optimizer = fabric.setup(losses, optimizer)
     keeper = Keeper(
         run.folder,
         network,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from casper.baselines.brits import BritsConfig, BritsImputer, BritsNetwork
-from casper.baselines.parts_recurrent import LongShortTermCell, both_ways, gap_lengths, in_time_order
+from casper.baselines.parts_recurrent import LongShortTermCell, both_ways, gap_lengths, in_time_order, remember
 from casper.config import TrainingConfig
 from casper.datasets import Benchmark
 from casper.errors import InputError
@@ -125,7 +125,7 @@ def test_the_cell_is_torchs_lstm_cell() -> None:
         torchs.bias_ih.copy_(cell.known.bias[1, 0])
         torchs.bias_hh.copy_(cell.step.bias[1, 0])
     known, unknown, h, c = (torch.randn(2, 6, size) for size in (2, 3, 4, 4))
-    found = cell(cell.ahead(known[:, None])[:, 0], unknown, h, c)
+    found = remember(cell.ahead(known[:, None])[:, 0], unknown, h, c, cell.step.weight)
     wanted = torchs(torch.cat((unknown[1], known[1]), -1), (h[1], c[1]))
     torch.testing.assert_close((found[0][1], found[1][1]), wanted)
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from casper.baselines.parts_recurrent import GatedCell
@@ -47,17 +47,12 @@ def loss_of(net: RgainNetwork, of: Example) -> Tensor:
 # ---------------------------------------------------------------------- the equations, cell by cell
 
 
-def torchs_cells(cell: GatedCell, direction: int) -> nn.GRUCell:
+def torchs_cell(cell: GatedCell, direction: int, read: Tensor, h: Tensor) -> Tensor:
     """PyTorch's own cell with the same weights; it reads [known; unknown]."""
     parts = [cell.known.weight] if cell.unknown is None else [cell.known.weight, cell.unknown]
-    weight = torch.cat([part[direction] for part in parts])
-    made = nn.GRUCell(weight.shape[0], cell.state.weight.shape[1]).double()
-    with torch.no_grad():
-        made.weight_ih.copy_(weight.T)
-        made.bias_ih.copy_(cell.known.bias[direction, 0])
-        made.weight_hh.copy_(cell.state.weight[direction].T)
-        made.bias_hh.copy_(cell.state.bias[direction, 0])
-    return made
+    of_input, of_state = torch.cat([part[direction] for part in parts]), cell.state.weight[direction]
+    biases = (cell.known.bias[direction, 0], cell.state.bias[direction, 0])
+    return torch.gru_cell(read[None], h[None], of_input.T, of_state.T, *biases)[0]
 
 
 def literal_generator(net: RgainNetwork, of: Example, z: Tensor, kept: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -68,7 +63,6 @@ def literal_generator(net: RgainNetwork, of: Example, z: Tensor, kept: Tensor) -
     ahead = torch.empty(2, BATCH, SENSORS, STEPS, dtype=torch.float64)
     states = torch.empty(2, BATCH, STEPS, hidden, dtype=torch.float64)
     for direction in range(2):
-        cell = torchs_cells(generator.cell, direction)
         order = list(range(STEPS)) if direction == 0 else list(range(STEPS))[::-1]
         for b in range(BATCH):
             h = torch.zeros(hidden, dtype=torch.float64)
@@ -76,7 +70,8 @@ def literal_generator(net: RgainNetwork, of: Example, z: Tensor, kept: Tensor) -
                 x_hat = h @ generator.ahead.weight[direction] + generator.ahead.bias[direction, 0]
                 ahead[direction, b, :, t], states[direction, b, t] = x_hat, h
                 read = torch.stack([of.values[b, n, t] if seen[b, n, t] else x_hat[n] for n in range(SENSORS)])
-                h = cell(torch.cat((seen[b, :, t].double(), z[b, :, t].double(), read)), h)
+                known = torch.cat((seen[b, :, t].double(), z[b, :, t].double()))
+                h = torchs_cell(generator.cell, direction, torch.cat((known, read)), h)
     both = torch.cat((states[0], states[1]), -1) * kept
     return generator.joint(both).mT, ahead[0], ahead[1]
 
@@ -85,12 +80,11 @@ def literal_discriminator(net: RgainNetwork, completed: Tensor, hint: Tensor, ke
     discriminator = net.discriminator
     states = torch.empty(2, BATCH, STEPS, discriminator.hidden, dtype=torch.float64)
     for direction in range(2):
-        cell = torchs_cells(discriminator.cell, direction)
         order = list(range(STEPS)) if direction == 0 else list(range(STEPS))[::-1]
         for b in range(BATCH):
             h = torch.zeros(discriminator.hidden, dtype=torch.float64)
             for t in order:
-                h = cell(torch.cat((completed[b, :, t], hint[b, :, t])), h)
+                h = torchs_cell(discriminator.cell, direction, torch.cat((completed[b, :, t], hint[b, :, t])), h)
                 states[direction, b, t] = h
     return discriminator.out(torch.cat((states[0], states[1]), -1) * kept).mT
 
@@ -119,21 +113,19 @@ def test_each_player_learns_from_its_own_part_of_the_loss() -> None:
     net, of = network(dropout=0.0), example()
     loss_of(net, of).backward()
     found = {name: parameter.grad for name, parameter in net.named_parameters()}
-    net.zero_grad()
     draws = noise()
-    made = net.generator(of.readable, of.seen, draws)
-    told = draws.uniform(SENSORS, STEPS) < 0.7
+    z, told = draws.uniform(2, STEPS) * 0.1, draws.uniform(SENSORS, STEPS) < 0.7
+    every = torch.ones(BATCH, STEPS, 2 * net.config.hidden, dtype=torch.float64)
+    estimates = literal_generator(net, of, z, every)
     hint = torch.where(told, of.seen.double(), 0.5)
-    completed = torch.where(of.seen, of.values, made.joint)
-    logits = net.discriminator(completed, hint, draws)[~of.seen]
-    roots = [(x - of.values)[of.visible].square().mean().sqrt() for x in (made.joint, *made.ahead)]
+    completed = torch.where(of.seen, of.values, estimates[0])
+    logits = literal_discriminator(net, completed, hint, every)[~of.seen]
+    roots = [(x - of.values)[of.visible].square().mean().sqrt() for x in estimates]
     against = F.binary_cross_entropy_with_logits(logits, torch.ones_like(logits))
+    learning = literal_discriminator(net, completed.detach(), hint, every)
     players = (
         ("generator", 20.0 * sum(roots) + against),
-        (
-            "discriminator",
-            F.binary_cross_entropy_with_logits(net.discriminator(completed.detach(), hint, draws), of.seen.double()),
-        ),
+        ("discriminator", F.binary_cross_entropy_with_logits(learning, of.seen.double())),
     )
     for player, part in players:
         parameters = dict(net.get_submodule(player).named_parameters())

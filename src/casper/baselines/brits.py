@@ -43,15 +43,19 @@ from casper.baselines.parts_recurrent import (
     TemporalDecay,
     all_sensors,
     both_ways,
+    first_state,
+    for_each_step,
     gap_lengths,
     in_time_order,
+    linear,
     mean_on,
+    remember,
     truth,
 )
 from casper.config import NetworkConfig, Scaling, TrainingConfig
 from casper.errors import InputError
 from casper.graph import SensorGraph
-from casper.learning import Example, Outcome, WindowNetwork
+from casper.learning import Example, Outcome, Repeated, WindowNetwork
 from casper.neural import NeuralImputer, Recipe
 from casper.noise import Noise
 
@@ -76,7 +80,7 @@ class BritsConfig(NetworkConfig):
 
 
 class OtherSensors(nn.Module):
-    """z_hat = W_z x_c + b_z with a zero diagonal: no sensor is estimated from itself. (2, B, N) -> (2, B, N)"""
+    """z_hat = W_z x_c + b_z with a zero diagonal: no sensor is estimated from itself."""
 
     others: Tensor
 
@@ -88,10 +92,6 @@ class OtherSensors(nn.Module):
     def weight(self) -> Tensor:
         return self.linear.weight * self.others
 
-    def forward(self, x: Tensor, weight: Tensor) -> Tensor:
-        """weight: `weight()`, taken once for all steps."""
-        return torch.baddbmm(self.linear.bias, x, weight)
-
 
 class Estimates(NamedTuple):
     """(2, B, N, T) each, forwards and backwards. completed: visible values where there are, else `combined`."""
@@ -100,6 +100,35 @@ class Estimates(NamedTuple):
     features: Tensor
     combined: Tensor
     completed: Tensor
+
+
+class Known(NamedTuple):
+    """What is known of a step before it is come to, (2, B, ..). x, seen, beta: of N; keep: of H; ahead: of 4H."""
+
+    x: Tensor
+    seen: Tensor
+    beta: Tensor
+    keep: Tensor
+    ahead: Tensor
+
+
+class Weights(NamedTuple):
+    """Of a step's linear maps."""
+
+    history: Tensor
+    history_bias: Tensor
+    features: Tensor
+    features_bias: Tensor
+    cell: Tensor
+
+
+def _step(known: Known, state: Tensor, memory: Tensor, weights: Weights) -> tuple[Tensor, ...]:
+    """x_hat, z_hat and c_hat, the next state and memory."""
+    x_hat = linear(state, weights.history, weights.history_bias)
+    z_hat = linear(torch.where(known.seen, known.x, x_hat), weights.features, weights.features_bias)
+    c_hat = x_hat + known.beta * (z_hat - x_hat)
+    completed = torch.where(known.seen, known.x, c_hat)
+    return x_hat, z_hat, c_hat, *remember(known.ahead, completed, state * known.keep, memory, weights.cell)
 
 
 class BritsNetwork(WindowNetwork):
@@ -114,6 +143,7 @@ class BritsNetwork(WindowNetwork):
         self.features = OtherSensors(sensors)
         self.combine = BothWaysLinear(2 * sensors, sensors)
         self.cell = LongShortTermCell(known=sensors, unknown=sensors, hidden=config.hidden)
+        self.step = Repeated(_step)
 
     def forward(self, values: Tensor, visible: Tensor) -> Estimates:
         """values, visible: (B, N, T). What is not visible is not read."""
@@ -122,21 +152,19 @@ class BritsNetwork(WindowNetwork):
         # All that does not depend on the state is worked out for all steps at once.
         keep = self.decay_state(gaps)
         beta = self.combine(torch.cat((self.decay_value(gaps), mask), -1)).sigmoid()
-        ahead, between = self.cell.ahead(mask), self.features.weight()
-        state = memory = x.new_zeros(2, x.shape[2], self.config.hidden)
-        history: list[Tensor] = []
-        features: list[Tensor] = []
-        combined: list[Tensor] = []
-        for t in range(x.shape[1]):
-            x_hat = self.history(state)
-            z_hat = self.features(torch.where(seen[:, t], x[:, t], x_hat), between)
-            c_hat = beta[:, t] * z_hat + (1.0 - beta[:, t]) * x_hat
-            completed = torch.where(seen[:, t], x[:, t], c_hat)
-            state, memory = self.cell(ahead[:, t], completed, state * keep[:, t], memory)
-            history.append(x_hat)
-            features.append(z_hat)
-            combined.append(c_hat)
-        in_order = [in_time_order(torch.stack(steps, dim=1)) for steps in (history, features, combined)]
+        known = zip(*(each.unbind(1) for each in (x, seen, beta, keep, self.cell.ahead(mask))), strict=True)
+        weights = for_each_step(
+            x.shape[1],
+            *(self.history.weight, self.history.bias),
+            *(self.features.weight(), self.features.linear.bias),
+            self.cell.step.weight,
+        )
+        state, memory = (first_state(x, 2, x.shape[2], self.config.hidden) for _ in range(2))
+        made: list[tuple[Tensor, ...]] = []
+        for now, mixing in zip(known, weights, strict=True):
+            *estimates, state, memory = self.step(Known(*now), state, memory, Weights(*mixing))
+            made.append(tuple(estimates))
+        in_order = [in_time_order(torch.stack(steps, dim=1)) for steps in zip(*made, strict=True)]
         return Estimates(*in_order, completed=torch.where(visible, values, in_order[-1]))
 
     def loss(self, example: Example, noise: Noise, *, training: TrainingConfig, temperature: Tensor) -> Outcome:
@@ -169,7 +197,7 @@ class BritsImputer(NeuralImputer[BritsConfig, BritsNetwork]):
             patience=40,
             clip=5.0,
             hidden_shares=(0.05,),
-            compiled=False,  # merely tracing an unrolled recurrence takes most of a minute
+            compiled=False,  # not measured on a GPU yet; True: one step is compiled for all, see `Repeated`
         ),
     )
 

@@ -26,7 +26,8 @@ Departures from the original:
 - The cosine ends at 0 and moves with every step; there it ends at 1e-4 and moves with every epoch. The training loop
   is the same for all methods.
 - W_in, W_walks and W_out follow each other without anything in between: they are multiplied once per window instead
-  of being applied one after the other at every step. The function, its parameters and their gradients are the same.
+  of being applied one after the other at every step, and maps that read the same are put side by side. The function,
+  its parameters and their gradients are the same.
 - Options that none of the authors' benchmark settings uses are left out: more layers, normalisation, dropout,
   attention in the decoder, a decoder of several hops, other ways to merge, exogenous inputs.
 - On AQI and AQI-36 the authors hand the scored cells of the training months back to the training. Here that is the
@@ -42,12 +43,14 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from casper.baselines.parts_graph import DIRECTIONS, diffuse, diffuse_readings, walks
+from casper.baselines.parts_recurrent import BothWaysLinear, for_each_step, linear, side_by_side
 from casper.config import NetworkConfig, TrainingConfig
 from casper.errors import InputError
 from casper.graph import SensorGraph
-from casper.learning import Example, Outcome, WindowNetwork
+from casper.learning import Example, Outcome, Repeated, WindowNetwork
 from casper.neural import NeuralImputer, Recipe
 from casper.noise import Noise
 
@@ -78,34 +81,25 @@ class GrinConfig(NetworkConfig):
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
 
 
-class PairedLinear(nn.Module):
-    """A linear map for each of the two readings: (2, ..., C) -> (2, ..., D); drawn like those of `nn.Linear`."""
+class StepMaps(NamedTuple):
+    """The linear maps of a step, side by side by what they are applied to: put together once per window, not at each
+    step. "Walks" are those of `_walks`, the first of which stays where it is; K of the others."""
 
-    def __init__(self, channels: int, out: int) -> None:
-        super().__init__()
-        bound = 1.0 / math.sqrt(channels)
-        self.weight = nn.Parameter(torch.empty(_READINGS, channels, out).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.empty(_READINGS, 1, out).uniform_(-bound, bound))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return _mixed(self.bias, (x, self.weight))
-
-
-def _mixed(start: Tensor, *terms: tuple[Tensor, Tensor]) -> Tensor:
-    """start + the sum of x @ weight over the terms; x: (2, ..., C), weight: (2, C, D), start: (2, 1 or ..., D)."""
-    shape = terms[0][0].shape[1:-1]
-    total = start.flatten(1, -2)
-    for x, weight in terms:
-        total = torch.baddbmm(total, x.flatten(1, -2), weight)
-    return total.unflatten(1, shape)
+    of_state: Tensor  # (2, (1 + K) D, 3 D + 1 ..): h and its walks -> decoder before its PReLU, gates, first stage
+    state_bias: Tensor  # (2, 1, 3 D + 1 ..), `side_by_side` as well
+    of_neighbours: Tensor  # (2, 6, D): one hop along and against of x, of m, and of a constant 1 -> decoder
+    slope: Tensor  # (2,), of the PReLU
+    of_decoded: Tensor  # (2, 2 D, 1): q and h -> second stage
+    decoded_bias: Tensor  # (2, 1, 1)
+    of_inputs: Tensor  # (2, 2 (1 + K) + 1, 3 D): x and its walks, m and its walks, a constant 1 -> gates, new state
+    of_kept: Tensor  # (2, (1 + K) D, D): r h and its walks -> new state
 
 
 class DecoderMaps(NamedTuple):
-    """The spatial decoder before its PReLU as one linear map: what h, its walks, and the inputs' walks are mixed by."""
+    """The spatial decoder before its PReLU as one linear map."""
 
-    of_state: Tensor  # (2, D, D)
-    of_walked_state: Tensor  # (2, 2 D, D)
-    of_inputs: Tensor  # (2, 6, D): one hop along and against of x, of m, and of a constant 1
+    of_state: Tensor  # (2, (1 + 2) D, D): h and its walks of one hop
+    of_neighbours: Tensor  # (2, 6, D), see `StepMaps`
     bias: Tensor  # (2, 1, D)
 
 
@@ -114,9 +108,9 @@ class SpatialDecoder(nn.Module):
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
-        self.into = PairedLinear(_INPUTS + hidden, hidden)
-        self.walks = PairedLinear(DIRECTIONS * hidden, hidden)
-        self.out = PairedLinear(2 * hidden, hidden)
+        self.into = BothWaysLinear(_INPUTS + hidden, hidden)
+        self.walks = BothWaysLinear(DIRECTIONS * hidden, hidden)
+        self.out = BothWaysLinear(2 * hidden, hidden)
         self.slope = nn.Parameter(torch.full((_READINGS, 1, 1, 1), _PRELU_SLOPE))
 
     def maps(self) -> DecoderMaps:
@@ -128,27 +122,10 @@ class SpatialDecoder(nn.Module):
         read = torch.cat((self.into.weight[:, :_INPUTS], self.into.bias), dim=1)  # (2, 3, D): x, m, 1
         state = self.into.weight[:, _INPUTS:]
         return DecoderMaps(
-            of_state=state_out,
-            of_walked_state=(state[:, None] @ brought).flatten(1, 2),
-            of_inputs=(read[:, None] @ brought).transpose(1, 2).flatten(1, 2),
+            of_state=torch.cat((state_out, (state[:, None] @ brought).flatten(1, 2)), dim=1),
+            of_neighbours=(read[:, None] @ brought).transpose(1, 2).flatten(1, 2),
             bias=self.walks.bias @ message_out + self.out.bias,
         )
-
-    def forward(self, maps: DecoderMaps, h: Tensor, walked_h: Tensor, walked_inputs: Tensor) -> Tensor:
-        """walked_h: (2, B, N, 2 D), walked_inputs: (2, B, N, 6), see `DecoderMaps` -> (2, B, N, D)."""
-        mixed = _mixed(maps.bias, (h, maps.of_state), (walked_h, maps.of_walked_state), (walked_inputs, maps.of_inputs))
-        return torch.where(mixed > 0, mixed, self.slope * mixed)
-
-
-class CellMaps(NamedTuple):
-    """The recurrent cell's weights by what they are applied to."""
-
-    gates_of_state: Tensor  # (2, D, 2 D)
-    gates_of_walked_state: Tensor  # (2, K D, 2 D)
-    new_of_state: Tensor  # (2, D, D)
-    new_of_walked_state: Tensor  # (2, K D, D)
-    of_inputs: Tensor  # (2, 2 (1 + K), 3 D): of x and its walks, of m and its walks; for the gates and the new state
-    bias: Tensor  # (2, 1, 3 D)
 
 
 class GraphCell(nn.Module):
@@ -156,32 +133,43 @@ class GraphCell(nn.Module):
 
     def __init__(self, hidden: int, *, kinds: int) -> None:
         super().__init__()
-        # Rows of the weights: the state, its walks, then each input and its walks.
-        self._rows = [hidden, kinds * hidden, _INPUTS * (1 + kinds)]
-        self.gates = PairedLinear(sum(self._rows), 2 * hidden)
-        self.candidate = PairedLinear(sum(self._rows), hidden)
+        # Rows of the weights: the state and its walks, then each input and its walks.
+        self.rows = [(1 + kinds) * hidden, _INPUTS * (1 + kinds)]
+        self.gates = BothWaysLinear(sum(self.rows), 2 * hidden)
+        self.candidate = BothWaysLinear(sum(self.rows), hidden)
 
-    def maps(self) -> CellMaps:
-        gates_of_state, gates_of_walked_state, gates_of_inputs = self.gates.weight.split(self._rows, dim=1)
-        new_of_state, new_of_walked_state, new_of_inputs = self.candidate.weight.split(self._rows, dim=1)
-        return CellMaps(
-            gates_of_state,
-            gates_of_walked_state,
-            new_of_state,
-            new_of_walked_state,
-            torch.cat((gates_of_inputs, new_of_inputs), dim=-1),
-            torch.cat((self.gates.bias, self.candidate.bias), dim=-1),
-        )
 
-    def forward(self, maps: CellMaps, inputs: Tensor, h: Tensor, walked_h: Tensor, walked: Tensor) -> Tensor:
-        """inputs: (2, B, N, 2 (1 + K)), h: (2, B, N, D), walked_h: (2, B, N, K D) -> the new state."""
-        hidden = h.shape[-1]
-        told_gates, told_new = _mixed(maps.bias, (inputs, maps.of_inputs)).split((2 * hidden, hidden), dim=-1)
-        gates = _mixed(told_gates, (h, maps.gates_of_state), (walked_h, maps.gates_of_walked_state))
-        reset, keep = gates.sigmoid().chunk(2, dim=-1)
-        kept = reset * h
-        new = _mixed(told_new, (kept, maps.new_of_state), (diffuse(kept, walked), maps.new_of_walked_state)).tanh()
-        return keep * h + (1.0 - keep) * new
+class Step(NamedTuple):
+    """What is known of a step before it is come to, of both readings. x, seen: (2, B, N)."""
+
+    x: Tensor
+    seen: Tensor
+    neighbours: Tensor  # (2, B, N, 4), one hop along and against of m, and of a constant 1
+    mask: Tensor  # (2, B, N, 1 + K + 1), m and its walks, and 1
+
+
+def _step(step: Step, h: Tensor, walked: Tensor, hop: Tensor, maps: StepMaps) -> tuple[Tensor, ...]:
+    """h: (2, B, N, D) -> both stages, (2, B, N), [q, h], (2, B, N, 2 D), and the next h.
+
+    walked: (N, 1 + K, N); hop: (N, 2, N), those of them that go one hop.
+    """
+    hidden = h.shape[-1]
+    told = linear(diffuse(h, walked), maps.of_state, maps.state_bias)
+    decoded, gates, first, _ = told.split((hidden, 2 * hidden, 1, told.shape[-1] - 3 * hidden - 1), dim=-1)
+    first = first.squeeze(-1)
+
+    near = diffuse_readings(torch.where(step.seen, step.x, first), hop)
+    decoded = linear(torch.cat((near, step.neighbours), dim=-1), maps.of_neighbours, decoded.flatten(1, 2))
+    # PyTorch has its slopes along the second axis.
+    q_and_h = torch.cat((F.prelu(decoded.transpose(0, 1), maps.slope).transpose(0, 1), h), dim=-1)
+    second = linear(q_and_h, maps.of_decoded, maps.decoded_bias).squeeze(-1)
+
+    filled = diffuse_readings(torch.where(step.seen, step.x, second), walked)
+    inputs = torch.cat((filled, step.mask), dim=-1).flatten(1, 2) @ maps.of_inputs
+    gates_of_inputs, new = inputs.split((2 * hidden, hidden), dim=-1)
+    reset, keep = (gates + gates_of_inputs.view_as(gates)).sigmoid().chunk(2, dim=-1)
+    new = linear(diffuse(reset * h, walked), maps.of_kept, new).tanh()
+    return first, second, q_and_h, new + keep * (h - new)
 
 
 class Reading(NamedTuple):
@@ -200,43 +188,62 @@ class Recurrence(nn.Module):
         super().__init__()
         hidden = config.hidden
         self.start = nn.Parameter(torch.randn(_READINGS, sensors, hidden) / math.sqrt(hidden))
-        self.first = PairedLinear(hidden, 1)
+        self.first = BothWaysLinear(hidden, 1)
         self.decoder = SpatialDecoder(hidden)
-        self.second = PairedLinear(2 * hidden, 1)
+        self.second = BothWaysLinear(2 * hidden, 1)
         self.cell = GraphCell(hidden, kinds=DIRECTIONS * config.hops)
+        self.step = Repeated(_step)
+
+    def maps(self) -> StepMaps:
+        cell, decoder = self.cell, self.decoder.maps()
+        gates_of_state, gates_of_inputs = cell.gates.weight.split(cell.rows, dim=1)
+        new_of_state, new_of_inputs = cell.candidate.weight.split(cell.rows, dim=1)
+        # The first stage reads no walks and the decoder only short ones: zeros for the others.
+        of_first, of_decoder = (
+            F.pad(weight, (0, 0, 0, cell.rows[0] - weight.shape[1])) for weight in (self.first.weight, decoder.of_state)
+        )
+        biases = (cell.gates.bias, cell.candidate.bias)
+        return StepMaps(
+            of_state=side_by_side(of_decoder, gates_of_state, of_first),
+            state_bias=side_by_side(decoder.bias, torch.zeros_like(cell.gates.bias), self.first.bias),
+            of_neighbours=decoder.of_neighbours,
+            slope=self.decoder.slope.flatten(),
+            of_decoded=self.second.weight,
+            decoded_bias=self.second.bias,
+            of_inputs=torch.cat(
+                (torch.cat((gates_of_inputs, new_of_inputs), dim=-1), torch.cat(biases, dim=-1)), dim=1
+            ),
+            of_kept=new_of_state,
+        )
 
     def forward(self, values: Tensor, visible: Tensor, walked: Tensor, sensors: Tensor | None) -> Reading:
-        """values: (B, N, T), 0 where not visible; walked: (N, K, N); sensors: their numbers, if they are not all."""
+        """values: (B, N, T), 0 where not visible; walked: (N, 1 + K, N); sensors: their numbers, if not all."""
         batch, _, steps = values.shape
-        one_hop = walked[:, :DIRECTIONS].contiguous()
         # All that does not depend on the state is done for all steps at once.
-        mask = visible.to(values.dtype).movedim(-1, 0)  # (T, B, N)
-        told_by_mask = torch.cat((mask[..., None], diffuse_readings(mask, walked)), dim=-1)
-        constant = one_hop.sum(dim=-1).expand(_READINGS, batch, -1, -1)  # 1 where there is a neighbour
-        xs, ms, masks = (_both_ways(x) for x in (values.movedim(-1, 0), visible.movedim(-1, 0), told_by_mask))
-        decoder_maps, cell_maps = self.decoder.maps(), self.cell.maps()
+        mask = diffuse_readings(visible.to(values.dtype).movedim(-1, 0), walked)  # (T, B, N, 1 + K)
+        hop = walked[:, 1 : 1 + DIRECTIONS].contiguous()
+        connected = hop.sum(dim=-1).expand(*mask.shape[:2], -1, -1)  # 1 where there is a neighbour
+        known = (
+            values.movedim(-1, 0),
+            visible.movedim(-1, 0),
+            torch.cat((mask[..., 1 : 1 + DIRECTIONS], connected), dim=-1),
+            F.pad(mask, (0, 1), value=1.0),
+        )
+        each_step = zip(*(_both_ways(x).unbind(0) for x in known), strict=True)
+        start = self.start if sensors is None else self.start[:, sensors]
+        h = start[:, None].expand(-1, batch, -1, -1).contiguous()  # as all later states are
+        made: list[tuple[Tensor, ...]] = []
+        for now, maps in zip(each_step, for_each_step(steps, *self.maps()), strict=True):
+            *estimates, h = self.step(Step(*now), h, walked, hop, StepMaps(*maps))
+            made.append(tuple(estimates))
+        first, second, told = zip(*made, strict=True)
+        return Reading(_in_time(first), _in_time(second), torch.stack(told))
 
-        h = (self.start if sensors is None else self.start[:, sensors])[:, None].expand(-1, batch, -1, -1)
-        firsts: list[Tensor] = []
-        seconds: list[Tensor] = []
-        told: list[Tensor] = []
-        for step in range(steps):
-            x, m, m_and_walked = xs[step], ms[step], masks[step]  # (2, B, N), the same, (2, B, N, 1 + K)
-            walked_h = diffuse(h, walked)
-            first = self.first(h).squeeze(-1)
-            walked_x = diffuse_readings(torch.where(m, x, first), one_hop)
-            walked_inputs = torch.cat((walked_x, m_and_walked[..., 1 : 1 + DIRECTIONS], constant), dim=-1)
-            one_hop_h = walked_h[..., : DIRECTIONS * h.shape[-1]]
-            q_and_h = torch.cat((self.decoder(decoder_maps, h, one_hop_h, walked_inputs), h), dim=-1)
-            second = self.second(q_and_h).squeeze(-1)
-            firsts.append(first)
-            seconds.append(second)
-            told.append(q_and_h)
-            if step + 1 < steps:
-                filled = torch.where(m, x, second)
-                inputs = torch.cat((filled[..., None], diffuse_readings(filled, walked), m_and_walked), dim=-1)
-                h = self.cell(cell_maps, inputs, h, walked_h, walked)
-        return Reading(_in_time(firsts), _in_time(seconds), torch.stack(told))
+
+def _walks(adjacency: Tensor, hops: int) -> Tensor:
+    """`walks`, and before them the one that stays where it is: (N, 1 + K, N)."""
+    staying = torch.eye(len(adjacency), dtype=adjacency.dtype, device=adjacency.device)
+    return torch.cat((staying[:, None], walks(adjacency, hops)), dim=1)
 
 
 def _both_ways(x: Tensor) -> Tensor:
@@ -244,7 +251,7 @@ def _both_ways(x: Tensor) -> Tensor:
     return torch.stack((x, x.flip(0)), dim=1)
 
 
-def _in_time(steps: list[Tensor]) -> Tensor:
+def _in_time(steps: tuple[Tensor, ...]) -> Tensor:
     """T of (2, B, N) in the order of reading -> (2, B, N, T), both from the first step to the last."""
     forwards, backwards = torch.stack(steps, dim=-1)
     return torch.stack((forwards, backwards.flip(-1)))
@@ -269,7 +276,7 @@ class GrinNetwork(WindowNetwork):
         self.config = config
         sensors = adjacency.shape[0]
         self.register_buffer("adjacency", adjacency, persistent=False)
-        self.register_buffer("walked", walks(adjacency, config.hops), persistent=False)
+        self.register_buffer("walked", _walks(adjacency, config.hops), persistent=False)
         self.recurrence = Recurrence(config, sensors=sensors)
         # As the authors draw them: for the rectified units of a layer that reads N numbers.
         self.embedding = nn.Parameter(torch.randn(sensors, config.embedding) * math.sqrt(2.0 / sensors))
@@ -279,7 +286,7 @@ class GrinNetwork(WindowNetwork):
     def forward(self, values: Tensor, visible: Tensor, sensors: Tensor | None = None) -> Prediction:
         """values, visible: (B, N, T). What is not visible is not read. sensors: their numbers, if they are not all."""
         values = values.masked_fill(~visible, 0.0)
-        walked = self.walked if sensors is None else walks(self.adjacency[sensors][:, sensors], self.config.hops)
+        walked = self.walked if sensors is None else _walks(self.adjacency[sensors][:, sensors], self.config.hops)
         read = self.recurrence(values, visible, walked, sensors)
         return Prediction(self._merged(read.told, visible, sensors), torch.cat((read.first, read.second)))
 
@@ -326,7 +333,7 @@ class GrinImputer(NeuralImputer[GrinConfig, GrinNetwork]):
             patience=40,
             clip=5.0,
             hidden_shares=(0.05,),
-            compiled=False,  # the unrolled steps keep the compiler busy for minutes; a recorded step is fast without
+            compiled=False,  # not measured on a GPU yet; True: one step is compiled for all, see `Repeated`
         ),
     )
 

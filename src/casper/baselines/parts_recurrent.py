@@ -8,14 +8,19 @@ the launches.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from casper.config import TrainingConfig
 from casper.errors import InputError
 from casper.graph import SensorGraph
 from casper.learning import Example
+
+# As many numbers of 16 bits are the 16 bytes that tensor cores read at once.
+_WHOLE_ROWS = 8
 
 
 def all_sensors(graph: SensorGraph, training: TrainingConfig) -> int:
@@ -57,6 +62,31 @@ def gap_lengths(visible: Tensor) -> Tensor:
     return step - torch.cat((torch.zeros_like(last[:, :1]), last[:, :-1]), dim=1)
 
 
+def for_each_step(steps: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """The same weights at every step, as views of each step's own.
+
+    Gradients of one tensor that is used T times are added up by T - 1 small operations; those of T views are stacked
+    and summed. What differs from step to step has its `unbind` for this: indexing would add up T mostly empty tensors.
+    """
+    return zip(*(tensor.expand(steps, *tensor.shape).unbind(0) for tensor in tensors), strict=True)
+
+
+def first_state(like: Tensor, *shape: int) -> Tensor:
+    """Zeros. They ask for gradients as all later states do: a step that were told others would be compiled twice."""
+    return like.new_zeros(shape, requires_grad=torch.is_grad_enabled())
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """A map per direction: x: (2, ..., I), weight: (2, I, O), bias: (2, 1 or all in between, O) -> (2, ..., O)."""
+    return torch.baddbmm(bias, x.flatten(1, -2), weight).unflatten(1, x.shape[1:-1])
+
+
+def side_by_side(*maps: Tensor) -> Tensor:
+    """Weights, or biases, of maps that read the same, as one, and zeros: GPUs are slow with rows of odd lengths."""
+    together = torch.cat(maps, dim=-1)
+    return F.pad(together, (0, -together.shape[-1] % _WHOLE_ROWS))
+
+
 class BothWaysLinear(nn.Module):
     """A linear map per direction: (2, ..., inputs) -> (2, ..., outputs). Weights begin within +-bound."""
 
@@ -67,7 +97,7 @@ class BothWaysLinear(nn.Module):
         self.bias = nn.Parameter(torch.empty(2, 1, outputs).uniform_(-bound, bound))
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.baddbmm(self.bias, x.flatten(1, -2), self.weight).unflatten(1, x.shape[1:-1])
+        return linear(x, self.weight, self.bias)
 
 
 class TemporalDecay(nn.Module):
@@ -97,7 +127,7 @@ class SensorDecay(nn.Module):
 class LongShortTermCell(nn.Module):
     """LSTM cells (Hochreiter & Schmidhuber, 1997), one per direction: what is read is (2, B, I), states (2, B, H).
 
-    Part of the input is often known for all steps beforehand: `ahead` works on it at once, `forward` on the rest.
+    Part of the input is often known for all steps beforehand: `ahead` works on it at once, `remember` on the rest.
     known, unknown: the sizes of the two parts.
     """
 
@@ -108,18 +138,23 @@ class LongShortTermCell(nn.Module):
         self.step = BothWaysLinear(unknown + hidden, 4 * hidden, bound=bound)
 
     def ahead(self, known: Tensor) -> Tensor:
-        """(2, T, B, known) -> what `forward` takes of each step, (2, T, B, 4H)."""
+        """(2, T, B, known) -> what `remember` takes of each step, (2, T, B, 4H)."""
         return self.known(known) + self.step.bias[:, None]
 
-    def forward(self, ahead: Tensor, unknown: Tensor, state: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        gates = torch.baddbmm(ahead, torch.cat((unknown, state), -1), self.step.weight)
-        read, forget, new, write = gates.chunk(4, -1)
-        memory = forget.sigmoid() * memory + read.sigmoid() * new.tanh()
-        return write.sigmoid() * memory.tanh(), memory
+
+def remember(ahead: Tensor, unknown: Tensor, state: Tensor, memory: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """The next state and memory of a `LongShortTermCell`. weight: its `step.weight`."""
+    gates = torch.baddbmm(ahead, torch.cat((unknown, state), -1), weight)
+    read, forget, new, write = gates.chunk(4, -1)
+    memory = forget.sigmoid() * memory + read.sigmoid() * new.tanh()
+    return write.sigmoid() * memory.tanh(), memory
 
 
 class GatedCell(nn.Module):
-    """GRU cells (Cho et al., 2014), one per direction. known, unknown: as of `LongShortTermCell`, unknown may be 0."""
+    """GRU cells (Cho et al., 2014), one per direction. known, unknown: as of `LongShortTermCell`, unknown may be 0.
+
+    `gated_step` makes the next state of what `ahead` made of the known part, plus the product with `unknown`.
+    """
 
     def __init__(self, known: int, unknown: int, hidden: int) -> None:
         super().__init__()
@@ -129,15 +164,19 @@ class GatedCell(nn.Module):
         self.state = BothWaysLinear(hidden, 3 * hidden, bound=bound)
 
     def ahead(self, known: Tensor) -> Tensor:
-        """(2, T, B, known) -> what `forward` takes of each step, (2, T, B, 3H)."""
+        """(2, T, B, known) -> (2, T, B, 3H)."""
         return self.known(known)
 
-    def forward(self, ahead: Tensor, unknown: Tensor | None, state: Tensor) -> Tensor:
-        if self.unknown is not None:
-            assert unknown is not None, "this cell reads a second input"
-            ahead = torch.baddbmm(ahead, unknown, self.unknown)
-        reset, update, new = ahead.chunk(3, -1)
-        reset_state, update_state, new_state = self.state(state).chunk(3, -1)
-        new = torch.tanh(new + (reset + reset_state).sigmoid() * new_state)
-        kept = (update + update_state).sigmoid()
-        return kept * state + (1.0 - kept) * new
+
+def gated(read: Tensor, recalled: Tensor, state: Tensor) -> Tensor:
+    """The next state of GRU cells, (2, ..., H). read, recalled: (2, ..., 3H), made of their input and of the state."""
+    sizes = (2 * state.shape[-1], state.shape[-1])
+    (gates, new), (gates_of_state, new_of_state) = read.split(sizes, -1), recalled.split(sizes, -1)
+    reset, keep = (gates + gates_of_state).sigmoid().chunk(2, -1)
+    new = (new + reset * new_of_state).tanh()
+    return new + keep * (state - new)
+
+
+def gated_step(read: Tensor, state: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """The same with the map that recalls the state."""
+    return gated(read, linear(state, weight, bias), state)

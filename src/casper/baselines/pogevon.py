@@ -42,12 +42,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from casper.baselines.parts_pogevon import Decoder, Trace, TwoGates, TwoLinear
+from casper.baselines.parts_recurrent import first_state, for_each_step, gated_step
 from casper.config import NetworkConfig, TrainingConfig
 from casper.errors import InputError
 from casper.graph import SensorGraph
-from casper.learning import Example, Outcome, WindowNetwork
+from casper.learning import Example, Outcome, Repeated, WindowNetwork
 from casper.neural import NeuralImputer, Recipe
 from casper.noise import Noise
 
@@ -109,38 +110,6 @@ def walk_positions(adjacency: NDArray[np.floating], anchors: NDArray[np.int64], 
     return places / places.sum(axis=0)
 
 
-class TwoLinear(nn.Module):
-    """A linear map for each direction, (2, ..., inputs) -> (2, ..., outputs), by one matrix product for both."""
-
-    def __init__(self, inputs: int, outputs: int, *, bound: float | None = None) -> None:
-        """Starts as nn.Linear does, or with weights within `bound` and no bias."""
-        super().__init__()
-        usual = 1.0 / math.sqrt(inputs)
-        self.weight = nn.Parameter(torch.empty(2, inputs, outputs).uniform_(-(bound or usual), bound or usual))
-        self.bias = nn.Parameter(torch.empty(2, 1, outputs).uniform_(-usual, usual) * (bound is None))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.baddbmm(self.bias, x.flatten(1, -2), self.weight).unflatten(1, x.shape[1:-1])
-
-
-class TwoGates(nn.Module):
-    """A GRU cell for each direction. What it reads is projected before, of all steps at once where that is possible."""
-
-    def __init__(self, inputs: int, width: int) -> None:
-        super().__init__()
-        self.read, self.recall = TwoLinear(inputs, 3 * width), TwoLinear(width, 3 * width)
-        for parameter in self.parameters():
-            nn.init.uniform_(parameter, -1.0 / math.sqrt(width), 1.0 / math.sqrt(width))
-
-    def forward(self, read: Tensor, h: Tensor) -> Tensor:
-        """read: what `self.read` made of the input."""
-        reset, update, new = read.chunk(3, dim=-1)
-        reset_h, update_h, new_h = self.recall(h).chunk(3, dim=-1)
-        update = torch.sigmoid(update + update_h)
-        new = torch.tanh(new + torch.sigmoid(reset + reset_h) * new_h)
-        return new + update * (h - new)
-
-
 class Latent(NamedTuple):
     mean: Tensor  # (2, B, N, Z)
     log_deviation: Tensor
@@ -170,6 +139,7 @@ class Encoder(nn.Module):
         self.lower, self.upper = TwoGates(inputs, config.width), TwoGates(config.width, config.width)
         self.mean = TwoLinear(2 * config.width, config.latent)
         self.log_deviation = TwoLinear(2 * config.width, config.latent)
+        self.step = Repeated(gated_step)
 
     def forward(self, cells: Tensor) -> Latent:
         lower = self._along(self.lower, cells)
@@ -179,86 +149,13 @@ class Encoder(nn.Module):
 
     def _along(self, gates: TwoGates, cells: Tensor) -> list[Tensor]:
         """The states after each of the steps, (2, B, N, D)."""
-        h = cells.new_zeros(*cells.shape[:2], cells.shape[3], gates.recall.weight.shape[1])
+        h = first_state(cells, *cells.shape[:2], cells.shape[3], gates.recall.weight.shape[1])
         states: list[Tensor] = []
-        for now in gates.read(cells).unbind(2):
-            h = gates(now, h)
+        weights = for_each_step(cells.shape[2], gates.recall.weight, gates.recall.bias)
+        for now, mixing in zip(gates.read(cells).unbind(2), weights, strict=True):
+            h = self.step(now, h, *mixing)
             states.append(h)
         return states
-
-
-class OthersAttention(nn.Module):
-    """Of every sensor to all others at the same step: a linear map, then multi-head attention."""
-
-    def __init__(self, config: PogevonConfig) -> None:
-        super().__init__()
-        width, self.heads = config.width, config.heads
-        self.enter, self.leave = TwoLinear(width, width), TwoLinear(width, width)
-        self.query_key_value = TwoLinear(width, 3 * width, bound=math.sqrt(6.0 / (4 * width)))
-        nn.init.zeros_(self.leave.bias)
-
-    def forward(self, y: Tensor, others: Tensor) -> Tensor:
-        """y: (2, B, N, D); others: (N, N), True for pairs of different sensors."""
-        projected = self.query_key_value(self.enter(y)).flatten(0, 1).unflatten(-1, (3, self.heads, -1))
-        query, key, value = projected.permute(2, 0, 3, 1, 4).unbind(0)  # (2B, H, N, C)
-        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=others)
-        return self.leave(attended.transpose(1, 2).reshape(y.shape))
-
-
-class Trace(NamedTuple):
-    """Of all steps. first, second: (2, B, T, N), x1 and x2; nodes: (2, B, T, N, D), u; states: [o, v, h]."""
-
-    first: Tensor
-    second: Tensor
-    nodes: Tensor
-    states: Tensor
-
-
-class Decoder(nn.Module):
-    """The two stages, step after step. The first axis of all tensors is the direction."""
-
-    def __init__(self, anchors: int, config: PogevonConfig) -> None:
-        super().__init__()
-        width, told = config.width, config.latent + 2
-        self.first = TwoLinear(width, 1)
-        self.node, self.merge = TwoLinear(2 + anchors, width), TwoLinear(2 * width, width)
-        self.near, self.far = TwoLinear(width, width), TwoLinear(width, width)
-        self.join = TwoLinear(told + 2 * width, width)
-        self.attention = OthersAttention(config)
-        self.mix = TwoLinear(4 * width, width)
-        self.slope = nn.Parameter(torch.full((2, 1, 1, 1), 0.25))
-        self.second = TwoLinear(3 * width, 1)
-        self.gates = TwoGates(told + width, width)
-
-    def forward(self, cells: Tensor, seen: Tensor, z: Tensor, h: Tensor, adjacency: Tensor) -> Trace:
-        """cells: (2, B, T, N, [x, m, r]); seen: (2, B, T, N, 1), m as truth values."""
-        support = _support(adjacency)
-        others = ~torch.eye(adjacency.shape[0], dtype=torch.bool, device=adjacency.device)
-        steps: list[tuple[Tensor, ...]] = []
-        for cell, visible in zip(cells.unbind(2), seen.unbind(2), strict=True):
-            x, mask = cell[..., :1], cell[..., 1:2]
-            first = self.first(h)
-            filled = torch.where(visible, x, first)
-            node = self.node(torch.cat((filled, cell[..., 1:]), dim=-1))
-            node = self.merge(torch.cat((node, h), dim=-1))
-            near = self.near(support @ node)
-            around = near + self.far(support @ near)
-            joined = self.join(torch.cat((z, filled, mask, around, h), dim=-1))
-            mixed = self.mix(torch.cat((joined, self.attention(joined, others), around, h), dim=-1))
-            mixed = torch.where(mixed >= 0, mixed, self.slope * mixed)
-            state = torch.cat((mixed, around, h), dim=-1)
-            second = self.second(state)
-            filled = torch.where(visible, x, second)
-            h = self.gates(self.gates.read(torch.cat((z, filled, mask, around), dim=-1)), h)
-            steps.append((first.squeeze(-1), second.squeeze(-1), node, state))
-        return Trace(*(torch.stack(parts, dim=2) for parts in zip(*steps, strict=True)))
-
-
-def _support(adjacency: Tensor) -> Tensor:
-    """The mean of the row-normalised adjacency and of its transpose's; rows without neighbours are 0."""
-    onward = adjacency / (adjacency.sum(dim=1, keepdim=True) + _TINY)
-    backward = adjacency.T / (adjacency.T.sum(dim=1, keepdim=True) + _TINY)
-    return 0.5 * (onward + backward)
 
 
 class EdgeDecoder(nn.Module):
@@ -319,7 +216,8 @@ class PogevonNetwork(WindowNetwork):
         self.register_buffer("adjacency", adjacency.float(), persistent=False)
         self.register_buffer("positions", positions.float())  # kept with the weights: its anchors are random
         anchors = positions.shape[1]
-        self.encoder, self.decoder = Encoder(2 + anchors, config), Decoder(anchors, config)
+        self.encoder = Encoder(2 + anchors, config)
+        self.decoder = Decoder(anchors, width=config.width, latent=config.latent, heads=config.heads)
         self.edges = EdgeDecoder(clock, config) if config.edge_weight > 0 else None
         self.embedding = nn.Parameter(torch.randn(adjacency.shape[0], config.embedding) * (2 / config.embedding) ** 0.5)
         # Together one linear map of both directions' states and of the embedding.
@@ -355,7 +253,7 @@ class PogevonNetwork(WindowNetwork):
         x, seen = _both_ways(values.masked_fill(~visible, 0.0))[..., None], _both_ways(visible)[..., None]
         cells = torch.cat((x, seen.to(x.dtype), positions.expand(*x.shape[:-1], -1)), dim=-1)
         latent = self.encoder(cells)
-        h = x.new_zeros(2, x.shape[1], x.shape[3], self.config.width)
+        h = first_state(x, 2, x.shape[1], x.shape[3], self.config.width)
         if noise.active:
             h = h + normal_draws(noise, *h.shape[2:]) / math.sqrt(self.config.width)
         trace = self.decoder(cells, seen, latent.draw(noise), h, adjacency)
@@ -371,8 +269,8 @@ def _both_ways(x: Tensor) -> Tensor:
     return torch.stack((x, x.flip(1)))
 
 
-# 300 epochs, patience 40 and clipping at 5 are our usual settings, too. The operations of all the steps, one after the
-# other, are so many that compiling them takes too long.
+# 300 epochs, patience 40 and clipping at 5 are our usual settings, too. A compiled training (one step is compiled for
+# all, see `Repeated`) is not measured on a GPU yet.
 _TRAINING = TrainingConfig(
     batches_per_epoch=160, batch_size=32, learning_rate=1e-3, warmup_steps=0, hidden_shares=(0.05,), compiled=False
 )

@@ -33,7 +33,6 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn import functional as F
 
 from casper.baselines.parts_recurrent import (
@@ -41,14 +40,18 @@ from casper.baselines.parts_recurrent import (
     GatedCell,
     all_sensors,
     both_ways,
+    first_state,
+    for_each_step,
+    gated_step,
     in_time_order,
+    linear,
     mean_on,
     truth,
 )
 from casper.config import NetworkConfig, Scaling, TrainingConfig
 from casper.errors import InputError
 from casper.graph import SensorGraph
-from casper.learning import Example, Outcome, WindowNetwork
+from casper.learning import Example, Outcome, Repeated, WindowNetwork
 from casper.neural import NeuralImputer, Recipe
 from casper.noise import Noise
 
@@ -97,6 +100,25 @@ class Estimates(NamedTuple):
     ahead: Tensor
 
 
+class GeneratorWeights(NamedTuple):
+    """Of a step's linear maps: of what it reads, of the state, and from the state to the estimate of the next step."""
+
+    unknown: Tensor
+    state: Tensor
+    state_bias: Tensor
+    ahead: Tensor
+    ahead_bias: Tensor
+
+
+def _generate(
+    known: Tensor, x: Tensor, seen: Tensor, estimate: Tensor, state: Tensor, weights: GeneratorWeights
+) -> tuple[Tensor, Tensor]:
+    """The next state, (2, B, H), and what it makes of the next step, (2, B, N)."""
+    read = torch.baddbmm(known, torch.where(seen, x, estimate), weights.unknown)
+    state = gated_step(read, state, weights.state, weights.state_bias)
+    return state, linear(state, weights.ahead, weights.ahead_bias)
+
+
 class Generator(nn.Module):
     def __init__(self, config: RgainConfig, sensors: int) -> None:
         super().__init__()
@@ -104,17 +126,25 @@ class Generator(nn.Module):
         self.cell = GatedCell(known=sensors + config.noise_channels, unknown=sensors, hidden=config.hidden)
         self.ahead = BothWaysLinear(config.hidden, sensors)
         self.joint = nn.Linear(2 * config.hidden, sensors)
+        self.step = Repeated(_generate)
 
     def forward(self, values: Tensor, visible: Tensor, noise: Noise) -> Estimates:
         """values, visible: (B, N, T). What is not visible is not read."""
         x, seen = both_ways(values.masked_fill(~visible, 0.0)), both_ways(visible)
         known = self.cell.ahead(torch.cat((seen.to(x.dtype), both_ways(self._noise(x, noise))), -1))
-        state = x.new_zeros(2, x.shape[2], self.hidden)
+        assert self.cell.unknown is not None, "the generator reads its own estimates"
+        cell, read_out = self.cell.state, self.ahead
+        weights = for_each_step(
+            x.shape[1] - 1, self.cell.unknown, cell.weight, cell.bias, read_out.weight, read_out.bias
+        )
+        state = first_state(x, 2, x.shape[2], self.hidden)
         states, ahead = [state], [self.ahead(state)]
-        for t in range(x.shape[1] - 1):
-            state = self.cell(known[:, t], torch.where(seen[:, t], x[:, t], ahead[-1]), state)
+        # The last step is estimated from those before: nobody asks what comes after it.
+        steps = zip(*(each[:, :-1].unbind(1) for each in (known, x, seen)), weights, strict=True)
+        for *now, mixing in steps:
+            state, estimate = self.step(*now, ahead[-1], state, GeneratorWeights(*mixing))
             states.append(state)
-            ahead.append(self.ahead(state))
+            ahead.append(estimate)
         remembered = in_time_order(torch.stack(states, dim=1))  # (2, B, H, T)
         both = noise.dropout(torch.cat((remembered[0], remembered[1]), dim=1).mT, self.dropout)  # (B, T, 2H)
         return Estimates(self.joint(both).mT, in_time_order(torch.stack(ahead, dim=1)))
@@ -127,24 +157,43 @@ class Generator(nn.Module):
         return (noise.uniform(self.channels, steps) * _LOUDEST).to(x.dtype)
 
 
+class Verdicts(NamedTuple):
+    """Logits of having been seen, (B, N, T). judged: the generator learns from them, the discriminator does not;
+    learning: the other way round."""
+
+    judged: Tensor
+    learning: Tensor
+
+
 class Discriminator(nn.Module):
     def __init__(self, config: RgainConfig, sensors: int) -> None:
         super().__init__()
         self.hidden, self.dropout = config.hidden, config.dropout
         self.cell = GatedCell(known=2 * sensors, unknown=0, hidden=config.hidden)
         self.out = nn.Linear(2 * config.hidden, sensors)
+        self.step = Repeated(gated_step)
 
-    def forward(self, completed: Tensor, hint: Tensor, noise: Noise) -> Tensor:
-        """(B, N, T) each -> logits of having been seen, (B, N, T)."""
-        read = self.cell.ahead(torch.cat((both_ways(completed), both_ways(hint)), -1))
-        state = read.new_zeros(2, read.shape[2], self.hidden)
+    def forward(self, completed: Tensor, hint: Tensor, noise: Noise) -> Verdicts:
+        """(B, N, T) each. Both verdicts at once, as if there were twice as many directions."""
+
+        def twice(learning: Tensor) -> Tensor:
+            return torch.cat((learning.detach(), learning))
+
+        cells = torch.cat((both_ways(completed), both_ways(hint)), -1)
+        known, remembered = self.cell.known, self.cell.state
+        read = linear(torch.cat((cells, cells.detach())), twice(known.weight), twice(known.bias))  # (4, T, B, 3H)
+        state = first_state(read, 4, read.shape[2], self.hidden)
         states: list[Tensor] = []
-        for t in range(read.shape[1]):
-            state = self.cell(read[:, t], None, state)
+        weights = for_each_step(read.shape[1], twice(remembered.weight), twice(remembered.bias))
+        for now, mixing in zip(read.unbind(1), weights, strict=True):
+            state = self.step(now, state, *mixing)
             states.append(state)
-        remembered = in_time_order(torch.stack(states, dim=1))
-        both = torch.cat((remembered[0], remembered[1]), dim=1).mT  # (B, T, 2H)
-        return self.out(noise.dropout(both, self.dropout)).mT
+        judging, learning = (
+            noise.dropout(torch.cat(in_time_order(each).unbind(0), dim=1).mT, self.dropout)  # (B, T, 2H)
+            for each in torch.stack(states, dim=1).chunk(2)
+        )
+        judged = F.linear(judging, self.out.weight.detach(), self.out.bias.detach())
+        return Verdicts(judged.mT, self.out(learning).mT)
 
 
 class RgainNetwork(WindowNetwork):
@@ -161,8 +210,9 @@ class RgainNetwork(WindowNetwork):
         made = cast("Estimates", self.generator(example.readable, seen, noise))
         completed = torch.where(seen, example.values, made.joint.to(example.values.dtype))
         hint = self._hint(seen, noise).to(completed.dtype)
-        loss = self._generator_loss(example, made, completed, hint, noise)
-        loss = loss + self._discriminator_loss(seen, completed.detach(), hint, noise)
+        verdicts = cast("Verdicts", self.discriminator(completed, hint, noise))
+        loss = self._generator_loss(example, made, verdicts.judged)
+        loss = loss + F.binary_cross_entropy_with_logits(verdicts.learning, seen.to(verdicts.learning.dtype))
         return Outcome(loss, example.values.new_empty(0))
 
     def _hint(self, seen: Tensor, noise: Noise) -> Tensor:
@@ -171,23 +221,14 @@ class RgainNetwork(WindowNetwork):
         told = noise.uniform(*seen.shape[1:]) < self.config.hints
         return torch.where(told, seen.float(), _UNTOLD)
 
-    def _generator_loss(
-        self, example: Example, made: Estimates, completed: Tensor, hint: Tensor, noise: Noise
-    ) -> Tensor:
+    def _generator_loss(self, example: Example, made: Estimates, judged: Tensor) -> Tensor:
         target = truth(example)
         errors = [
             mean_on((estimate - target).square(), example.visible).clamp_min(_TINY).sqrt()
             for estimate in (made.joint, *made.ahead.unbind(0))
         ]
-        # A discriminator that learns nothing from this: its verdict is there for the generator.
-        fixed = {name: parameter.detach() for name, parameter in self.discriminator.named_parameters()}
-        logits = functional_call(self.discriminator, fixed, (completed, hint, noise))
-        unbelieved = F.binary_cross_entropy_with_logits(logits, torch.ones_like(logits), reduction="none")
+        unbelieved = F.binary_cross_entropy_with_logits(judged, torch.ones_like(judged), reduction="none")
         return self.config.reconstruction * torch.stack(errors).sum() + mean_on(unbelieved, ~example.seen)
-
-    def _discriminator_loss(self, seen: Tensor, completed: Tensor, hint: Tensor, noise: Noise) -> Tensor:
-        logits = self.discriminator(completed, hint, noise)
-        return F.binary_cross_entropy_with_logits(logits, seen.to(logits.dtype))
 
     def impute(self, values: Tensor, visible: Tensor, clock: Tensor) -> Tensor:
         return cast("Estimates", self.generator(values, visible, Noise.silent())).joint
@@ -211,7 +252,7 @@ class RgainImputer(NeuralImputer[RgainConfig, RgainNetwork]):
             patience=40,
             clip=1e6,  # none: the generator's gradients would set the size of the discriminator's steps
             hidden_shares=(0.2,),
-            compiled=False,  # merely tracing an unrolled recurrence takes most of a minute
+            compiled=False,  # not measured on a GPU yet; True: one step is compiled for all, see `Repeated`
         ),
     )
 
