@@ -269,6 +269,7 @@ PRESETS: dict[str, Preset] = {
             prompts=64,
             dropout=0.05,
             scaling="sensor",
+            sensor_spread=1.0,
         ),
         TrainingConfig(
             epochs=8,
