@@ -85,7 +85,7 @@ few = made.table.iloc[:1440, :10]
 names = set(few.columns)
 truth = made.edges[made.edges["source"].isin(names) & made.edges["target"].isin(names)]
 for method, settings in {
-    "casper": {"epochs": 5, "looks": 48},
+    "casper": {"epochs": 5, "folds": 1, "looks": 48},
     "cuts": {"settling_epochs": 5, "imputing_epochs": 5, "refining_epochs": 5},
 }.items():
     found = discover(few, method=method, seed=0, **settings)

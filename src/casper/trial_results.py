@@ -26,7 +26,8 @@ _CONVENTIONS = {
 @dataclass(frozen=True, kw_only=True)
 class TrialResult:
     """scores: by convention for self-pairs; "neighbours": of the graph between neighbours only. across: of the
-    strongest pairs, the share that crosses the ridge."""
+    strongest pairs, the share that crosses the ridge. strongest: pairs (source, target), as many as there are true
+    ones, of systems with places."""
 
     file: str
     table: str
@@ -36,6 +37,7 @@ class TrialResult:
     method: str
     scores: dict[str, dict[str, float]]
     across: float | None
+    strongest: list[tuple[str, str]] | None
     seconds: float
     command: str
     commit: str | None
@@ -52,7 +54,12 @@ def read_trials(results: Path) -> tuple[TrialResult, ...]:
         if lacking:
             raise InputError(f"{path} does not say its {', '.join(lacking)}; write it again with casper reproduce")
         found.append(
-            TrialResult(file=path.name, across=record.get("across"), **{name: record[name] for name in _NEEDED})
+            TrialResult(
+                file=path.name,
+                across=record.get("across"),
+                strongest=record.get("strongest"),
+                **{name: record[name] for name in _NEEDED},
+            )
         )
     return tuple(sorted(found, key=lambda one: (one.table, one.number, one.dataset, one.seed)))
 
@@ -128,6 +135,7 @@ def _simulated(trials: Sequence[TrialResult], pictures: Collection[str]) -> str:
                 "How far the common background fools it: of as many strongest pairs as there are true ones, the share "
                 "that crosses the ridge, which nothing does.",
                 table(head, crossing),
+                image("causes-found.png", "True and found arrows on the map", pictures),
             ]
     return "\n\n".join([*filter(None, parts), _origin(trials)])
 

@@ -13,7 +13,9 @@ from casper.discovery.systems import SYSTEMS
 from casper.discovery.trials import Trial, TrialRoom, do_trials, system_of, trials_of
 from casper.errors import InputError
 from casper.markdown import table
+from casper.report.found_picture import found_picture
 from casper.report.result_plots import discovery_picture
+from casper.simulate import simulate
 from casper.trial_results import read_trials, trials_section
 
 
@@ -81,8 +83,19 @@ def test_a_network_with_places_is_scored_between_neighbours_too(
     do_trials(wanted, TrialRoom(tmp_path, "cpu"), tell=print)
     scores = json.loads((tmp_path / "causal" / f"{wanted[0].name}.json").read_text())["scores"]
     assert scores["neighbours"]["auroc"] > 0.6 + scores["offdiag"]["auroc"] - 0.5, "most true edges join neighbours"
-    page = trials_section(read_trials(tmp_path), pictures=[])
+    (read,) = read_trials(tmp_path)
+    page = trials_section([read], pictures=["causes-found.png"])
     assert f"| NGC | {scores['neighbours']['auroc']:.4f} |" in page
+    assert "images/causes-found.png" in page
+    assert read.strongest is not None
+    made = simulate(seed=0, holes=None)
+    assert len(read.strongest) == len(made.edges)
+    truth, found = found_picture(read).axes
+    assert len(truth.patches) == len(found.patches) == len(made.edges)
+    hits = {tuple(pair) for pair in read.strongest} & set(zip(made.edges["source"], made.edges["target"], strict=True))
+    assert f"{len(hits) / len(made.edges):.0%} true" in found.get_title(loc="left")
+    assert read.across is not None
+    assert f"{read.across:.0%} across the ridge" in found.get_title(loc="left")
 
 
 def test_a_system_is_named_by_what_is_missing() -> None:

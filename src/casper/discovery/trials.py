@@ -144,6 +144,7 @@ def _do(trial: Trial, room: TrialRoom) -> dict[str, dict[str, float]]:
         **told,
         "scores": scores,
         "across": None if beyond is None else _across(graph, truth, beyond),
+        "strongest": None if sensors is None else _strongest(graph, truth),
         "settings": dict(graph.origin).get("settings", {}),
         "seconds": round(finished - begun, 2),
         **provenance(seed=trial.seed, device=device_name(room.device), started=begun),
@@ -166,8 +167,14 @@ def _found(trial: Trial, room: TrialRoom, series: Any) -> CausalGraph:
     return discover(series, method=trial.method, seed=trial.seed, device=device, **trial.settings)
 
 
+def _strongest(graph: CausalGraph, truth: np.ndarray) -> list[tuple[str, str]]:
+    """As many of the strongest pairs (source, target) as there are true ones."""
+    edges = graph.pairs().strongest(int(truth.sum())).edges
+    return list(zip(edges["source"], edges["target"], strict=True))
+
+
 def _across(graph: CausalGraph, truth: np.ndarray, beyond: np.ndarray) -> float:
-    """Of as many of the strongest pairs as there are true ones, the share that joins what only a common cause joins."""
-    strength = graph.without_self().matrix().to_numpy()
-    strongest = np.argsort(-strength, axis=None, kind="stable")[: min(int(truth.sum()), int((strength > 0).sum()))]
-    return float(beyond.ravel()[strongest].mean()) if len(strongest) else 0.0
+    """The share of these that joins what only a common cause joins."""
+    place = {name: number for number, name in enumerate(graph.sensors)}
+    crosses = [beyond[place[source], place[target]] for source, target in _strongest(graph, truth)]
+    return float(np.mean(crosses)) if crosses else 0.0

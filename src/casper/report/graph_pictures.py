@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil, cos, radians
 from textwrap import fill
 
@@ -153,8 +154,10 @@ def _shrink(listed: pd.DataFrame) -> float:
     return max(cos(radians(float(listed["latitude"].mean()))), 0.05)
 
 
-def draw_arrows(axes: Axes, listed: pd.DataFrame, edges: pd.DataFrame, *, crowded: bool) -> None:
-    """An arrow per edge between the places of its ends, and the colour bar of the lags, if there are any."""
+def draw_arrows(
+    axes: Axes, listed: pd.DataFrame, edges: pd.DataFrame, *, crowded: bool, colours: Sequence[str] | None = None
+) -> None:
+    """An arrow per edge between the places of its ends. colours: of each edge; else its lag's, with a bar of these."""
     if edges.empty:
         return
     places = listed[["longitude", "latitude"]].to_numpy(dtype=np.float64)
@@ -165,8 +168,8 @@ def draw_arrows(axes: Axes, listed: pd.DataFrame, edges: pd.DataFrame, *, crowde
     relative = strength / max(float(strength.max()), 1e-12)
     widths = 0.4 + 1.2 * relative if crowded else 0.7 + 2.8 * relative
     gap = 2 if crowded else 5  # points between an arrow and the middle of its sensors
-    colours = _lag_colours(axes, edges["lag"])
-    for start, end, colour, width in zip(source, target, colours, widths, strict=True):
+    chosen = _lag_colours(axes, edges["lag"]) if colours is None else colours
+    for start, end, colour, width in zip(source, target, chosen, widths, strict=True):
         arrow = FancyArrowPatch(
             (start[0], start[1]),
             (end[0], end[1]),

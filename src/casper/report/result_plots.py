@@ -16,6 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from casper.published import DECIDED_GATES
+from casper.report.found_picture import found_picture
 from casper.report.pictures import need_columns
 from casper.report.style import BLUE, COLOURS, GREEN, GREY, INK, VERMILLION, headline, new_figure, panel_title, plain
 from casper.results import Group, Results, TrainedRun, title_of
@@ -26,6 +27,7 @@ _Style = str | tuple[int, tuple[int, int]]
 _STYLES: tuple[_Style, ...] = ("-", (0, (4, 2)), (0, (1, 2)))
 """Of lines: there are more trainings than colours that can be told apart."""
 _MOST_COLUMNS = 3
+_SHOWN_ON_MAP = ("wind, 30 % points", "CASPER")
 _HIGHEST_ERROR = 1.6
 """Learning curves are shown up to so many times the lowest error."""
 _Item = TypeVar("_Item")
@@ -62,6 +64,9 @@ def draw_pictures(results: Results) -> dict[str, Figure]:
     simulated = [one for one in results.trials if one.table == "causal-simulated"]
     if simulated:
         drawn["causal-simulated.png"] = discovery_picture(simulated)
+    shown = [one for one in simulated if one.strongest and (one.dataset, one.row) == _SHOWN_ON_MAP]
+    if shown:
+        drawn["causes-found.png"] = found_picture(shown[0])
     return drawn
 
 
