@@ -29,12 +29,12 @@ def found_picture(trial: TrialResult) -> Figure:
     panels = figure.subplots(1, 2, sharex=True, sharey=True)
     shares = found["kind"].value_counts(normalize=True)
     told = ", ".join(f"{shares.get(kind, 0.0):.0%} {kind}" for kind in _KINDS)
-    _draw(panels[0], made, true, f"The truth: {len(true)} arrows")
-    _draw(panels[1], made, found, f"Found by {trial.row}: the {len(found)} strongest pairs, {told}")
+    _draw(panels[0], made, true, f"The truth:\n{len(true)} arrows")
+    _draw(panels[1], made, found, f"Found by {trial.row}, the {len(found)} strongest pairs:\n{told}")
     handles = [Line2D([], [], color=colour, lw=2, label=kind) for kind, colour in _KINDS.items()]
     handles.append(Line2D([], [], color=BROWN, lw=8, alpha=0.55, label="ridge"))
     figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
-    headline(figure, f"What carries the wind, and what is found of it ({trial.dataset.partition(', ')[2]} missing)")
+    headline(figure, f"Where the wind carries, and what is found of it (missing: {trial.dataset.partition(', ')[2]})")
     return figure
 
 
