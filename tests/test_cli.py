@@ -433,7 +433,11 @@ def test_evaluate_shows_a_table_for_people(
     told = succeeds(command("evaluate", "small", "--method", "casper", "--device", "cpu", "--out", "r.json", *settings))
     assert "casper on small" in told.out
     assert "per window" in told.out
+    assert "epoch" in told.err
     assert json.loads(Path("r.json").read_text())["model"]["epochs"] == 2
+    quiet = succeeds(command("evaluate", "small", "--method", "casper", "--device", "cpu", "-q", *settings))
+    assert "epoch" not in quiet.err
+    assert "per window" in quiet.out
     assert command("evaluate", "small", "--method", "mean", "--out", "r.json").code == 2
     succeeds(command("evaluate", "small", "--method", "mean", "--out", "r.json", "--force"))
     assert json.loads(Path("r.json").read_text())["seed"] == 0

@@ -101,5 +101,6 @@ print(f"pictures and the graph are in {folder}")
 # casper explain  readings.csv --model my-model --sensor S03 --time '2024-01-05 12:00' -o why.png
 # casper plot causes readings.csv --model my-model --sensor S03 --sensors sensors.csv -o causes.png
 # casper discover readings.csv --method cuts -o found.json --top 20 --picture found.png
+# casper discover readings.csv --sensors sensors.csv --near -o near.json   # only edges between neighbours
 # casper methods --settings cuts
 # ```

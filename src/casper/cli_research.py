@@ -68,6 +68,7 @@ def evaluate(
     out: Annotated[Path | None, typer.Option("--out", help="Also write a result file (JSON).")] = None,
     force: Force = False,
     as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Score a method or a fitted model on a benchmark's test cells."""
     from casper import console, datasets
@@ -92,7 +93,7 @@ def evaluate(
             preset=preset,
             seed=seed,
             device=device,
-            progress=not as_json,
+            progress=not (as_json or quiet),
             settings=settings,
             benchmark=dataset,
         )
