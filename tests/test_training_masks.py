@@ -142,7 +142,7 @@ def test_a_blackout_silences_the_whole_network_for_runs_of_steps() -> None:
 
 def test_silent_sensors_are_down_for_the_whole_window_and_not_too_many_of_them() -> None:
     visible = torch.rand(400, 40, 6, generator=generator(1)) < 0.9
-    left = masks(silent_sensors=0.5).silence(visible, generator(2))
+    left = masks(silent_sensors=0.5).silence(visible, torch.zeros_like(visible), generator(2))
     assert not (left & ~visible).any()
     down = ~left.any(2) & visible.any(2)
     assert (left == (visible & ~down[:, :, None])).all(), "a sensor is down altogether or not at all"
@@ -150,4 +150,4 @@ def test_silent_sensors_are_down_for_the_whole_window_and_not_too_many_of_them()
     assert 0.2 < share.mean() < 0.3, "half of half of them"
     assert share.min() == 0
     assert share.max() > 0.4
-    assert masks().silence(visible, generator()) is visible
+    assert masks().silence(visible, torch.zeros_like(visible), generator()) is visible

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,15 +44,7 @@ class Filling:
             return self.frame.as_table(values, all_steps=all_steps)
 
         assert self.bars is not None, "asked for before"
-        return Filled(
-            table=self.table(all_steps=all_steps),
-            observed=as_table(self.frame.observed),
-            lower={share: as_table(lower) for share, lower in self.bars.lower.items()},
-            upper={share: as_table(upper) for share, upper in self.bars.upper.items()},
-            flagged=as_table(self.bars.flagged),
-            flagged_sensors=self.cut_off,
-            notes=self.frame.notes,
-        )
+        return self._filled(self.table(all_steps=all_steps), self.bars, as_table)
 
     def on_grid(self) -> Filled:
         """Every step under the frame's own stamps, as plain numbers; without error bars if there are none."""
@@ -62,12 +55,15 @@ class Filling:
 
         silent = ~frame.observed & np.isin(frame.sensors, frame.dead)
         bars = ErrorBars({}, {}, silent) if self.bars is None else self.bars
+        return self._filled(as_table(np.where(frame.observed, frame.values, self.estimate)), bars, as_table)
+
+    def _filled(self, table: pd.DataFrame, bars: ErrorBars, as_table: Callable[[NDArray[Any]], pd.DataFrame]) -> Filled:
         return Filled(
-            table=as_table(np.where(frame.observed, frame.values, self.estimate)),
-            observed=as_table(frame.observed),
+            table=table,
+            observed=as_table(self.frame.observed),
             lower={share: as_table(lower) for share, lower in bars.lower.items()},
             upper={share: as_table(upper) for share, upper in bars.upper.items()},
             flagged=as_table(bars.flagged),
             flagged_sensors=self.cut_off,
-            notes=frame.notes,
+            notes=self.frame.notes,
         )

@@ -98,6 +98,12 @@ class Simulation:
         """True where the table has a hole; `complete` knows the truth there."""
         return self.table.isna()
 
+    def east_of_ridge(self) -> NDArray[np.bool_]:
+        """(N,), in the order of `sensors`: on which side each of them stands."""
+        along = self.ridge[np.argsort(self.ridge[:, 0])]
+        latitude, longitude = (self.sensors[name].to_numpy() for name in ("latitude", "longitude"))
+        return longitude > np.interp(latitude, along[:, 0], along[:, 1])
+
 
 def simulate(
     *,

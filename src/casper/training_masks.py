@@ -48,12 +48,13 @@ class TrainingMasks:
             hidden = torch.where(use, copied, hidden)
         return hidden & visible
 
-    def silence(self, visible: Tensor, generator: torch.Generator) -> Tensor:
-        """(B, N, T) visible cells -> what is left of them when some sensors are down for the whole window."""
+    def silence(self, visible: Tensor, hidden: Tensor, generator: torch.Generator) -> Tensor:
+        """(B, N, T) visible cells -> what is left of them when some sensors are down for the whole window. hidden: the
+        ones to be restored, which stay known, whoever is down."""
         if self._training.silent_sensors == 0:
             return visible
         draws = torch.rand(visible.shape[0], visible.shape[1] + 1, 1, generator=generator, device=visible.device)
-        return visible & (draws[:, 1:] >= draws[:, :1] * self._training.silent_sensors)
+        return visible & (draws[:, 1:] >= draws[:, :1] * self._training.silent_sensors) | hidden
 
     def _integers(self, below: int, count: int, generator: torch.Generator) -> Tensor:
         return torch.randint(below, (count,), generator=generator, device=generator.device)

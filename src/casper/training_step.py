@@ -111,8 +111,7 @@ class TrainingStep:
         patch = None if self._patches is None else _draw(self._patches, 1, generator)[0]
         window = data.series.window(starts, self._window, patch)
         hidden = self._masks.draw(window.visible, generator, patch)
-        # What is to be restored is known, whoever is down; the rest of those is not read.
-        visible = self._masks.silence(window.visible, generator) | hidden
+        visible = self._masks.silence(window.visible, hidden, generator)
         # The whole batch's count normalises every process's loss, so that their gradients add up to one's.
         divisor = hidden.sum().clamp_min(1) / self._fabric.world_size
         window, visible, hidden = window.share(self._share), visible[self._share], hidden[self._share]

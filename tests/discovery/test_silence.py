@@ -68,7 +68,7 @@ def test_batches_add_up() -> None:
         for other in [(whole.truth[part], whole.cells[part])]
     ]
     network: Any = _Known()
-    by_lag = [answered(network, looked, 3, torch.device("cpu")) for looked in (halves, [whole])]
+    by_lag = [answered(network, looked) for looked in (halves, [whole])]
     torch.testing.assert_close(*by_lag)
     torch.testing.assert_close(lost(halves), lost([whole]))
     one_by_one = Lost(3, torch.device("cpu"))
@@ -91,7 +91,7 @@ def test_cells_that_are_not_asked_for_do_not_count() -> None:
 
 def test_estimates_answer_to_the_lags_they_are_made_from() -> None:
     network: Any = _Known()
-    by_lag = answered(network, batches(2, windows=50), 3, torch.device("cpu"))
+    by_lag = answered(network, batches(2, windows=50))
     assert by_lag.shape == (3, 3, 3)
     wanted = torch.zeros(3, 3, 3).double()
     wanted[0, 1, 0], wanted[1, 0, 1], wanted[0, 0, 2] = 80.0, 50.0, 30.0

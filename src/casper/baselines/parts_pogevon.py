@@ -13,24 +13,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from casper.baselines.parts_recurrent import for_each_step, gated, linear, side_by_side
+from casper.baselines.parts_recurrent import BothWaysLinear, for_each_step, gated, linear, side_by_side
 from casper.learning import Repeated
 
 _TINY = 1e-12
 
 
-class TwoLinear(nn.Module):
-    """A linear map for each direction, (2, ..., inputs) -> (2, ..., outputs), by one matrix product for both."""
+class TwoLinear(BothWaysLinear):
+    """Starts as nn.Linear does, or with weights within `bound` and no bias."""
 
     def __init__(self, inputs: int, outputs: int, *, bound: float | None = None) -> None:
-        """Starts as nn.Linear does, or with weights within `bound` and no bias."""
-        super().__init__()
-        usual = 1.0 / math.sqrt(inputs)
-        self.weight = nn.Parameter(torch.empty(2, inputs, outputs).uniform_(-(bound or usual), bound or usual))
-        self.bias = nn.Parameter(torch.empty(2, 1, outputs).uniform_(-usual, usual) * (bound is None))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return linear(x, self.weight, self.bias)
+        super().__init__(inputs, outputs, bound=bound)
+        if bound is not None:
+            nn.init.zeros_(self.bias)
 
 
 class TwoGates(nn.Module):

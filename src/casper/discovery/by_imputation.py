@@ -235,7 +235,7 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
             if self.config.task == "forecast":
                 few = _spread(part, -(-self.config.looks // len(parts)))
                 batches = self._asked(recording, steps, few, at_once=at_once, what="looking at lags")
-                by_lag += answered(network, batches, variables, self.device)
+                by_lag += answered(network, batches)
         strength = lost.strength().cpu().numpy() * _by_source(torch.ones(candidates.shape), candidates)
         if self.config.task == "imputation":
             return Evidence(strength)
@@ -253,11 +253,11 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
         starts: Tensor,
         candidates: Tensor,
     ) -> Evidence:
-        config, variables, index = self.config, recording.variables, candidates
-        drawn_on = DrawnOn(variables, index.shape[1], steps, self.device)
-        largest = torch.zeros(variables, index.shape[1], device=self.device)
+        config, (variables, kept) = self.config, candidates.shape
+        drawn_on = DrawnOn(variables, kept, steps, self.device)
+        largest = torch.zeros(variables, kept, device=self.device)
         numbers = config.width if measure == "influence" else config.heads
-        parts = parts_of(variables, numbers * index.shape[1] * steps**2, self.device)
+        parts = parts_of(variables, numbers * kept * steps**2, self.device)
         for asked in self._asked(recording, steps, _spread(starts, config.looks), at_once=1, what="looking"):
             window = asked.window
             window = Window(window.values * window.visible, window.visible, window.clock)

@@ -60,7 +60,7 @@ class Lost:
         return -torch.special.log_ndtr(-rises) / math.log(10.0)
 
 
-def answered(network: CasperNetwork, batches: Iterable[Asked], variables: int, device: torch.device) -> Tensor:
+def answered(network: CasperNetwork, batches: Iterable[Asked]) -> Tensor:
     """(lags, sources, targets), lag 1 first: how strongly the estimates of the last step answer to each of the steps
     before, |d estimate / d value| summed over the windows in which both are known."""
     sums: Tensor | None = None
@@ -71,12 +71,12 @@ def answered(network: CasperNetwork, batches: Iterable[Asked], variables: int, d
             estimate = network(values, visible, clock).estimate[:, :, -1] * cells[:, :, -1]
         slopes = [
             torch.autograd.grad(estimate[:, target].sum(), values, retain_graph=True)[0].abs().sum(0)
-            for target in range(variables)
+            for target in range(values.shape[1])
         ]
         added = torch.stack(slopes, dim=1)[:, :, :-1].flip(-1).double()  # (sources, targets, lags)
         sums = added if sums is None else sums + added
     assert sums is not None
-    return sums.permute(2, 0, 1).to(device)
+    return sums.permute(2, 0, 1)
 
 
 def _readable(window: Window, visible: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from casper.errors import InputError
-from casper.simulate import Simulation, simulate
+from casper.simulate import simulate
 
 _BURN_IN = 200
 _BLOCK = (5, 20)
@@ -80,15 +80,8 @@ def wind_blown(*, sensors: int = 24, steps: int = 2160, seed: int = 0) -> KnownS
     truth = np.zeros((len(names), len(names)), dtype=bool)
     place = {name: number for number, name in enumerate(names)}
     truth[made.edges["source"].map(place), made.edges["target"].map(place)] = True
-    side = sides_of_ridge(made)
+    side = made.east_of_ridge()
     return KnownSystem(made.complete, truth, side[:, None] != side[None, :], made.sensors)
-
-
-def sides_of_ridge(made: Simulation) -> NDArray[np.bool_]:
-    """(N,), sensors in the order of their list: True where it stands east of the ridge."""
-    along = made.ridge[np.argsort(made.ridge[:, 0])]
-    latitude, longitude = (made.sensors[name].to_numpy() for name in ("latitude", "longitude"))
-    return longitude > np.interp(latitude, along[:, 0], along[:, 1])
 
 
 SYSTEMS: dict[str, Callable[..., KnownSystem]] = {"wind": wind_blown, "var": linear_var, "lorenz": lorenz96}

@@ -139,12 +139,13 @@ def _do(trial: Trial, room: TrialRoom) -> dict[str, dict[str, float]]:
     }
     if sensors is not None:
         scores["neighbours"] = graph.between_neighbours(sensors).compare(truth)
+    strongest = _strongest(graph, truth)
     told = {name: getattr(trial, name) for name in ("table", "row", "number", "dataset", "method")}
     record = {
         **told,
         "scores": scores,
-        "across": None if beyond is None else _across(graph, truth, beyond),
-        "strongest": None if sensors is None else _strongest(graph, truth),
+        "across": None if beyond is None else _across(strongest, graph.sensors, beyond),
+        "strongest": None if sensors is None else strongest,
         "settings": dict(graph.origin).get("settings", {}),
         "seconds": round(finished - begun, 2),
         **provenance(seed=trial.seed, device=device_name(room.device), started=begun),
@@ -173,8 +174,8 @@ def _strongest(graph: CausalGraph, truth: np.ndarray) -> list[tuple[str, str]]:
     return list(zip(edges["source"], edges["target"], strict=True))
 
 
-def _across(graph: CausalGraph, truth: np.ndarray, beyond: np.ndarray) -> float:
+def _across(pairs: Sequence[tuple[str, str]], names: Sequence[str], beyond: np.ndarray) -> float:
     """The share of these that joins what only a common cause joins."""
-    place = {name: number for number, name in enumerate(graph.sensors)}
-    crosses = [beyond[place[source], place[target]] for source, target in _strongest(graph, truth)]
+    place = {name: number for number, name in enumerate(names)}
+    crosses = [beyond[place[source], place[target]] for source, target in pairs]
     return float(np.mean(crosses)) if crosses else 0.0

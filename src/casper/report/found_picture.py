@@ -7,7 +7,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from casper.discovery.systems import sides_of_ridge
 from casper.frame import sensor_list
 from casper.report.graph_pictures import BROWN, draw_arrows, prepare_map
 from casper.report.labels import label_places
@@ -39,7 +38,7 @@ def found_picture(trial: TrialResult) -> Figure:
 
 
 def _kinds(found: pd.DataFrame, made: Simulation) -> list[str]:
-    side = dict(zip(made.sensors["id"], sides_of_ridge(made), strict=True))
+    side = dict(zip(made.sensors["id"], made.east_of_ridge(), strict=True))
     true = set(zip(made.edges["source"], made.edges["target"], strict=True))
     pairs = zip(found["source"], found["target"], strict=True)
     return [
