@@ -185,7 +185,7 @@ def _time_imputing(run: Run, casper: Casper, benchmark: Benchmark) -> list[dict[
         (
             "whole table",
             f"table of {steps:,} steps x {sensors} sensors filled",
-            lambda: casper.impute_frame(benchmark.frame.hide(benchmark.hidden)),
+            lambda: casper.impute_frame(benchmark.visible_frame),
         )
     ]
     if cuda:

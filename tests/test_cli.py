@@ -479,6 +479,19 @@ def test_error_bars_are_written_for_every_filled_value(
     assert "bars.csv" in told.out
 
 
+def test_error_bars_can_be_calibrated_on_the_table_that_is_filled(
+    command: Command, readings: str, tiny_folder: Path
+) -> None:
+    given = ("impute", readings, "--model", tiny_folder, "--device", "cpu", "-q", "-o")
+    for name, options in (("as-saved", ()), ("anew", ("--calibrate",))):
+        told = command(*given, f"{name}.csv", "--error-bars", f"{name}-bars.csv", *options)
+        assert told.code == 0, told.err
+    assert Path("as-saved.csv").read_bytes() == Path("anew.csv").read_bytes()
+    before, after = (pd.read_csv(f"{name}-bars.csv") for name in ("as-saved", "anew"))
+    assert (before["value"] == after["value"]).all()
+    assert not np.allclose(before["upper_0.9"], after["upper_0.9"])
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -486,6 +499,7 @@ def test_error_bars_are_written_for_every_filled_value(
         (("--error-bars", "bars.csv", "--intervals", "most"), "such as 0.5,0.9"),
         (("--error-bars", "bars.csv", "--intervals", "0.5,90"), "between 0 and"),
         (("--error-bars", "bars.csv", "--method", "mean"), "mean gives no error bars"),
+        (("--error-bars", "bars.csv", "--calibrate"), "--calibrate is for fitted models"),
     ],
 )
 def test_error_bars_that_cannot_be_are_refused(

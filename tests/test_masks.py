@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from casper.cell_facts import gap_lengths
 from casper.errors import InputError
 from casper.masks import (
     draw_faults_and_noise,
@@ -198,6 +199,33 @@ def test_hidden_gaps_are_as_long_as_the_tables_own():
     lengths = np.concatenate([runs_of(column) for column in hidden.T])
     own = hidden.sum()
     assert lengths[lengths >= 15].sum() / own > 0.8
+
+
+def test_short_gaps_long_ones_and_outages_are_hidden_in_the_tables_own_proportions():
+    observed = np.ones((6000, 30), dtype=bool)
+    observed &= ~hide_points(observed, share=0.04, rng=rng(1))
+    observed &= ~hide_blocks(observed, share=0.06, shortest=60, longest=90, rng=rng(2))
+    for first in rng(3).integers(0, 5980, size=20):
+        observed[first : first + 15] = False
+
+    def kinds(visible: NDArray[np.bool_], cells: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Shares of these cells in gaps of one step, in gaps of more than 40, and in outages."""
+        length = gap_lengths(visible)[cells]
+        return np.array([(length == 1).mean(), (length > 40).mean(), cells[~visible.any(axis=1)].sum() / cells.sum()])
+
+    draws = [hide_like_gaps(observed, share=0.05, rng=rng(seed)) for seed in range(8)]
+    found = np.mean([kinds(observed & ~hidden, hidden) for hidden in draws], axis=0)
+    np.testing.assert_allclose(found, kinds(observed, ~observed), atol=0.1)
+
+
+def test_no_single_time_gives_all_that_is_hidden():
+    observed = with_gaps("outages of the whole network")
+    shares = []
+    for seed in range(5):
+        hidden = hide_like_gaps(observed, share=0.1, rng=rng(seed))
+        parts = [part.sum() for part in np.array_split(hidden, 10)]
+        shares.append(max(parts) / sum(parts))
+    assert np.mean(shares) < 0.5
 
 
 def test_an_outage_of_the_whole_network_is_copied_for_all_sensors_at_once():

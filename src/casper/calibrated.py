@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Self
@@ -10,19 +11,24 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from casper.calibration import FEWEST_CELLS, Calibration
+from casper.calibration import FEWEST_CELLS, Calibration, HeldBack
 from casper.config import TrainingConfig
 from casper.contract import Imputer
 from casper.datasets import Benchmark
-from casper.error_bars import ErrorBars, Reading, calibrate, draw_error_bars
+from casper.error_bars import ErrorBars, Reading, draw_error_bars, held_back_cells
+from casper.errors import InputError
 from casper.frame import SensorFrame
 from casper.masks import hide_like_gaps
 from casper.windows import spread_stretches
 
 # Scored cells of a benchmark's validation windows that are enough to calibrate error bars on.
 _ENOUGH_HELD_BACK = 20_000
-# Of a large table no more cells than this are filled for that purpose.
+# Of a large table no more cells than this are filled for that purpose ...
 _MOST_CELLS = 4_000_000
+# ... and more held-back ones than this teach nothing new.
+_MOST_TO_LEARN_FROM = 100_000
+DRAWS = 4
+"""How often readings of a table are hidden that was not learned from."""
 
 
 class CalibratedImputer(Imputer):
@@ -42,21 +48,24 @@ class CalibratedImputer(Imputer):
     def check_length(self, frame: SensorFrame) -> None:
         """Refuse tables that are too short."""
 
-    def hold_back(self, frame: SensorFrame) -> NDArray[np.bool_]:
-        """(T, N), readings that are not learned from: the same ones of the same table."""
-        random = np.random.default_rng(self.seed)
+    def hold_back(self, frame: SensorFrame, *, draw: int = 0) -> NDArray[np.bool_]:
+        """(T, N), readings that are not learned from: the same ones of the same table. Other draws are of others."""
+        random = np.random.default_rng((self.seed, draw) if draw else self.seed)
         return hide_like_gaps(frame.observed, share=self.training.validation_share, rng=random)
 
-    def calibrate(self, table: pd.DataFrame) -> Self:
+    def calibrate(self, table: pd.DataFrame | SensorFrame, *, draws: int = 1) -> Self:
         """Error bars anew, judged by some of this table's readings, hidden from the model in the shapes of its gaps.
 
         `fit` does it on the readings that it holds back. A model that is used for another time than it was fitted on,
-        or that was saved without error bars, may learn from a newer table how far it is off.
+        or that was saved without error bars, may learn from a newer table how far it is off. draws: hide readings so
+        many times, to judge by more of them; with more than 1 the table must be one that was not learned from.
         """
-        frame = self.to_frame(table)
+        if draws < 1:
+            raise InputError(f"readings are hidden at least once, not {draws} times")
+        frame = table if isinstance(table, SensorFrame) else self.to_frame(table)
         frame = frame.select(self.column_order(frame))
         self.check_length(frame)
-        self.calibrate_frame(frame, self.hold_back(frame))
+        self.calibrate_frame(frame, *(self.hold_back(frame, draw=draw) for draw in range(draws)))
         return self
 
     def calibrate_on(self, benchmark: Benchmark) -> None:
@@ -66,24 +75,38 @@ class CalibratedImputer(Imputer):
             watched = watched | benchmark.train_steps  # their scored cells were not learned from, either
         self.calibrate_frame(benchmark.frame, benchmark.hidden, at=watched & ~benchmark.test_steps)
 
+    def calibrated_within(self, benchmark: Benchmark) -> Self:
+        """A copy that judges by visible readings of the test steps, hidden for this purpose, as `calibrate` does."""
+        shown, other = benchmark.visible_frame, copy.copy(self)
+        draws = (self.hold_back(shown, draw=1 + number) for number in range(DRAWS))
+        other.calibrate_frame(shown, *draws, at=benchmark.test_steps)
+        return other
+
     def calibrate_frame(
-        self, frame: SensorFrame, held: NDArray[np.bool_], *, at: NDArray[np.bool_] | None = None
+        self, frame: SensorFrame, *draws: NDArray[np.bool_], at: NDArray[np.bool_] | None = None
     ) -> None:
         """By readings (T, N) that were not learned from; at: only those of some steps (T,).
 
-        All of `held` is hidden, also where nothing is looked at. Nothing comes of it if there are too few.
+        All of a draw is hidden, also where nothing is looked at. Nothing comes of it if there are too few.
         """
         reading = self.reading()
         steps = np.ones(len(frame.times), dtype=bool) if at is None else at
-        chosen = spread_stretches(steps, reading.window, _MOST_CELLS // len(frame.sensors))
-        looked_at = held & frame.observed & chosen[:, None]
+        chosen = spread_stretches(steps, reading.window, _MOST_CELLS // len(frame.sensors) // len(draws))
         self._calibration = self.held_back_mae = None
-        if looked_at.sum() < FEWEST_CELLS:
+        cells, off = list[HeldBack](), list[NDArray[np.float64]]()
+        for held in draws:
+            looked_at = held & frame.observed & chosen[:, None]
+            if not looked_at.any():
+                continue
+            shown = frame.hide(held)
+            filled = self.impute_steps(shown, chosen)
+            off.append(np.abs(filled - frame.values)[looked_at])
+            most = _MOST_TO_LEARN_FROM // len(draws)
+            cells.append(held_back_cells(reading, frame, shown, filled, looked_at, most=most, seed=self.seed))
+        if sum(map(len, off)) < FEWEST_CELLS:
             return
-        shown = frame.hide(held)
-        filled = self.impute_steps(shown, chosen)
-        self.held_back_mae = float(np.abs(filled - frame.values)[looked_at].mean())
-        self._calibration = calibrate(reading, frame, shown, filled, looked_at, seed=self.seed)
+        self.held_back_mae = float(np.concatenate(off).mean())
+        self._calibration = Calibration.fit(HeldBack.joined(cells), sensors=len(frame.sensors))
 
     @property
     def why_no_intervals(self) -> str | None:

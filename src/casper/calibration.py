@@ -9,7 +9,7 @@ back (Mondrian: Vovk et al., 2003). All of it is one pass over a filled table; n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Self
 
@@ -51,6 +51,10 @@ class HeldBack:
     sensor: NDArray[np.int64]
     gap: NDArray[np.int64]
     error: NDArray[np.float32]
+
+    @classmethod
+    def joined(cls, parts: Sequence[HeldBack]) -> Self:
+        return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
 
 @dataclass(frozen=True)

@@ -246,12 +246,20 @@ def impute(
     intervals: Annotated[
         str, typer.Option(help="For --error-bars and --report: shares of true values that intervals are to hold.")
     ] = "0.5,0.9",
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate",
+            help="Judge the error bars anew by readings of this table: for another time than the model was fitted on.",
+        ),
+    ] = False,
     report: cli_report.ReportPath = None,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
     """Write the same table without holes. Without --model it fits one first."""
     from casper import console
+    from casper.calibrated import DRAWS
     from casper.io import write_table
     from casper.methods import load_model, make_imputer
 
@@ -261,18 +269,23 @@ def impute(
     if error_bars is not None:
         refuse_error_bars(error_bars, force=force)
     cli_report.check_report(report, force=force)
+    if calibrate and model is None:
+        raise InputError("--calibrate is for fitted models (--model): what is fitted here judges by this table anyway")
     read, look = read_file(table, layout, time_column, id_column, value_column, ignore_column, key)
+    as_read: dict[str, Any] = {"freq": freq, "timezone": timezone, "missing_values": missing_value}
     if model is not None:
         refuse_settings(settings, beside="--model")
         if any((sensors, distances, adjacency)):
             used = "used for the report's map only" if sensors is not None and report is not None else "not used"
             console.note(f"The model brings its own sensor network; the one given here is {used}.")
-        imputer: Imputer = load_model(model, device=device.value, progress=not quiet)
+        fitted = load_model(model, device=device.value, progress=not quiet)
+        if calibrate:
+            fitted.calibrate(fitted.to_frame(read, **as_read), draws=DRAWS)
+        imputer: Imputer = fitted
     else:
         options = method_options(method, preset=preset, seed=seed, device=device, progress=not quiet, settings=settings)
         imputer = make_imputer(method, **options)
         fit_table(imputer, read, sensors, distances, adjacency, freq, timezone, missing_value)
-    as_read: dict[str, Any] = {"freq": freq, "timezone": timezone, "missing_values": missing_value}
     if error_bars is None and not imputer.has_intervals:
         shares = None  # a report does without
     filling = imputer.fill(imputer.to_frame(read, **as_read), intervals=shares)

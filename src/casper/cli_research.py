@@ -63,6 +63,10 @@ def evaluate(
     seed: Seed = 0,
     device: DeviceOption = Device.auto,
     settings: Settings = None,
+    calibrate: Annotated[
+        bool,
+        typer.Option("--calibrate", help="Also score error bars calibrated on visible readings of the test steps."),
+    ] = False,
     data_dir: DataDir = None,
     trust: Trust = False,
     out: Annotated[Path | None, typer.Option("--out", help="Also write a result file (JSON).")] = None,
@@ -104,7 +108,7 @@ def evaluate(
     benchmark = datasets.load(dataset, data_dir=data_dir, trust=trust, protocol=chosen)
     if model is None:
         imputer.fit_benchmark(benchmark)
-    scores = score(imputer, benchmark)
+    scores = score(imputer, benchmark, calibrate=calibrate)
     if model is not None:
         scores["protocol"] = None  # a fitted model does not say
     if out is not None:

@@ -242,7 +242,7 @@ class Imputer(ABC):
         Methods that fill a whole table do so once, over the whole visible series, and cut the windows out of it.
         """
         self.check_benchmark(benchmark)
-        filled = self.impute_frame(benchmark.frame.hide(benchmark.hidden))
+        filled = self.impute_frame(benchmark.visible_frame)
         for starts in np.array_split(benchmark.test_starts, max(1, len(benchmark.test_starts) // 256)):
             yield starts, filled[starts[:, None] + np.arange(benchmark.window)].swapaxes(1, 2)
 

@@ -14,8 +14,6 @@ from casper.frame import SensorFrame
 from casper.graph import SensorGraph
 from casper.windows import Scaler
 
-# More held-back cells than this teach nothing new.
-_MOST_CELLS = 100_000
 # A filled value is a guess if its error is expected to be as large as this share of what the median would be off.
 _AS_BAD_AS_A_GUESS = 0.8
 # A sensor is too cut off to be filled well if more than this share of its filled values are guesses.
@@ -52,28 +50,26 @@ class Reading:
         return list(cells_with_facts(scaled, frame.observed, estimate, wanted, self.graph, around=self.window))
 
 
-def calibrate(
+def held_back_cells(
     reading: Reading,
     frame: SensorFrame,
     shown: SensorFrame,
     filled: NDArray[np.float64],
     held: NDArray[np.bool_],
     *,
+    most: int,
     seed: int,
-) -> Calibration:
-    """frame: all readings; shown: those that the model could see; filled: (T, N), what it made of the others.
-
-    held: (T, N), the readings to compare.
-    """
+) -> HeldBack:
+    """By how much the model is off. frame: all readings; shown: those that it could see; filled: (T, N), what it made
+    of the others; held: (T, N), the readings to compare, of which `most` are enough."""
     count = int(held.sum())
-    if count > _MOST_CELLS:
-        held = held & (np.random.default_rng(seed).random(held.shape) < _MOST_CELLS / count)
+    if count > most:
+        held = held & (np.random.default_rng(seed).random(held.shape) < most / count)
     parts = reading.cells(shown, filled, held)
     step, sensor, gap = (np.concatenate([getattr(part, name) for part in parts]) for name in ("step", "sensor", "gap"))
     level = reading.scaler.scale(filled)[step, sensor]
     error = reading.scaler.scale(frame.values)[step, sensor] - level
-    facts = np.concatenate([part.facts for part in parts])
-    return Calibration.fit(HeldBack(facts, level, sensor, gap, error), sensors=len(frame.sensors))
+    return HeldBack(np.concatenate([part.facts for part in parts]), level, sensor, gap, error)
 
 
 def draw_error_bars(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from casper import __version__
+from casper.calibrated import CalibratedImputer
 from casper.contract import Imputer
 from casper.datasets import Benchmark
 from casper.files import atomic
@@ -22,20 +23,27 @@ from casper.interval_scores import score_intervals
 from casper.metrics import score_windows
 
 
-def evaluate(imputer: Imputer, benchmark: Benchmark) -> dict[str, Any]:
+def evaluate(imputer: Imputer, benchmark: Benchmark, *, calibrate: bool = False) -> dict[str, Any]:
     """dataset, method, protocol; mae, mse, mre counted per window; mae_step, mse_step, mre_step per step; n_scored.
 
-    intervals: how good the error bars are, see `score_intervals`; None if there are none.
+    intervals: how good the error bars are, see `score_intervals`; None if there are none. calibrate: also say how good
+    they are if they are calibrated on visible readings of the test steps (calibrated_intervals).
     """
     scores = score_windows(imputer.impute_windows(benchmark), truth=benchmark.values, hidden=benchmark.hidden)
     protocol = imputer.protocol_of(benchmark)
-    intervals = score_intervals(imputer, benchmark) if imputer.has_intervals else None
+    intervals: dict[str, Any] = {"intervals": None}
+    if imputer.has_intervals:
+        filled = imputer.impute_steps(benchmark.visible_frame, benchmark.test_steps)
+        intervals["intervals"] = score_intervals(imputer, benchmark, filled)
+        if calibrate and isinstance(imputer, CalibratedImputer):
+            calibrated = imputer.calibrated_within(benchmark)
+            intervals["calibrated_intervals"] = score_intervals(calibrated, benchmark, filled)
     return {
         "dataset": benchmark.name,
         "method": imputer.name,
         "protocol": protocol,
         **scores,
-        "intervals": intervals,
+        **intervals,
     }
 
 

@@ -17,20 +17,23 @@ SHARES = (0.5, 0.9)
 """Of the intervals whose coverage is told."""
 LEVELS = 5
 """Into so many equally large classes the cells are cut by their estimates."""
+# The test steps are cut into so many stretches to see how far the coverage is a matter of luck.
+_STRETCHES = 30
 # The quantiles 0.05, 0.10, ... 0.95, by which the CRPS is approximated in the literature (CSDI, PriSTI).
 _SHARES_OF_CRPS = tuple(round(0.1 * number, 1) for number in range(1, 10))
 
 
-def score_intervals(imputer: Imputer, benchmark: Benchmark) -> dict[str, Any]:
-    """On the scored cells of the test steps, each counted once, in a table filled from end to end.
+def score_intervals(imputer: Imputer, benchmark: Benchmark, filled: NDArray[np.float64]) -> dict[str, Any]:
+    """On the scored cells of the test steps, each counted once, in a table (T, N) filled from end to end.
 
-    crps: relative to the mean true value. shares: for each of `SHARES` its coverage, mean width, and coverage by length
-    of the gap and by level of the estimate, with the number of cells.
+    crps: relative to the mean true value. shares: for each of `SHARES` its coverage with its standard error, mean
+    width, and coverage by length of the gap and by level of the estimate, with the number of cells.
     """
-    shown, steps = benchmark.frame.hide(benchmark.hidden), benchmark.test_steps
-    filled = imputer.impute_steps(shown, steps)
+    shown, steps = benchmark.visible_frame, benchmark.test_steps
     bars = imputer.error_bars(shown, filled, (*SHARES, *(share for share in _SHARES_OF_CRPS if share not in SHARES)))
     scored = benchmark.hidden & steps[:, None]
+    stretch = (np.cumsum(steps) - 1) * _STRETCHES // int(steps.sum())  # (T,)
+    stretch_of_cell = np.broadcast_to(stretch[:, None], scored.shape)[scored]
     truth, estimate = benchmark.values[scored], filled[scored]
     gap_class = np.searchsorted(LONGEST_GAPS, gap_lengths(shown.observed)[scored])
     level_class = np.searchsorted(np.quantile(estimate, np.arange(1, LEVELS) / LEVELS), estimate)
@@ -39,7 +42,13 @@ def score_intervals(imputer: Imputer, benchmark: Benchmark) -> dict[str, Any]:
         "mae_step": float(np.abs(truth - estimate).mean()),
         "flagged": float(bars.flagged[scored].mean()),
         "shares": {
-            f"{share:g}": _of_share(truth, bars.lower[share][scored], bars.upper[share][scored], gap_class, level_class)
+            f"{share:g}": _of_share(
+                (bars.lower[share][scored] <= truth) & (truth <= bars.upper[share][scored]),
+                (bars.upper[share] - bars.lower[share])[scored],
+                gap_class,
+                level_class,
+                stretch_of_cell,
+            )
             for share in SHARES
         },
     }
@@ -54,19 +63,26 @@ def gap_names() -> list[str]:
 
 
 def _of_share(
-    truth: NDArray[np.float64],
-    lower: NDArray[np.float64],
-    upper: NDArray[np.float64],
+    inside: NDArray[np.bool_],
+    width: NDArray[np.float64],
     gap_class: NDArray[np.int64],
     level_class: NDArray[np.int64],
+    stretch: NDArray[np.int64],
 ) -> dict[str, Any]:
-    inside = (lower <= truth) & (truth <= upper)
     return {
         "coverage": float(inside.mean()),
-        "width": float((upper - lower).mean()),
+        "standard_error": _standard_error(inside, stretch),
+        "width": float(width.mean()),
         "by_gap": {name: _class(inside, gap_class == number) for number, name in enumerate(gap_names())},
         "by_level": [_class(inside, level_class == number) for number in range(LEVELS)],
     }
+
+
+def _standard_error(inside: NDArray[np.bool_], stretch: NDArray[np.int64]) -> float:
+    """Of the coverage. What happens at one time happens to many cells: stretches of time count, not single cells."""
+    beyond = np.bincount(stretch, weights=inside - inside.mean())
+    count = len(np.unique(stretch))
+    return float(np.sqrt(count / max(1, count - 1) * np.square(beyond).sum()) / len(inside))
 
 
 def _class(inside: NDArray[np.bool_], chosen: NDArray[np.bool_]) -> dict[str, Any]:

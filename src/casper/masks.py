@@ -117,20 +117,21 @@ def hide_sensors(observed: NDArray[np.bool_], *, count: int, rng: np.random.Gene
 def hide_like_gaps(observed: NDArray[np.bool_], *, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
     """About `share` of the observed cells, in the shapes of the table's own gaps; never all cells of a sensor.
 
-    Stretches of the table receive the gap pattern that all sensors had at another time. Where a table has too few
-    gaps to copy, half of what is lacking is hidden as single points and half as blocks. No sensor loses more than
-    half of its cells (or `share` of them, if that is more).
+    Stretches of the table receive the gap pattern that all sensors had at another time, a part of the cells each of
+    several other times: a single long outage must not be all that is hidden. Where a table has too few gaps to copy,
+    half of what is lacking is hidden as single points and half as blocks. No sensor loses more than half of its cells
+    (or `share` of them, if that is more).
     """
     _check_share(share)
     wanted = round(share * int(observed.sum()))
     most_per_sensor = (max(share, 0.5) * observed.sum(axis=0)).astype(np.int64)
     hidden = np.zeros(observed.shape, dtype=bool)
     if len(observed) > 1 and not observed.all():
-        for _ in range(COPIES_OF_GAPS):
+        for copies_left in range(COPIES_OF_GAPS, 0, -1):
             lacking = wanted - int(hidden.sum())
             if lacking <= 0:
                 break
-            hidden |= _copy_gaps(observed, hidden, wanted=lacking, rng=rng)
+            hidden |= _copy_gaps(observed, hidden, wanted=-(-lacking // copies_left), most=lacking, rng=rng)
             _give_back(hidden, most_per_sensor, rng=rng)
     hidden |= _points_and_blocks(observed & ~hidden, wanted=wanted - int(hidden.sum()), rng=rng)
     _give_back(hidden, most_per_sensor, rng=rng)
@@ -138,9 +139,10 @@ def hide_like_gaps(observed: NDArray[np.bool_], *, share: float, rng: np.random.
 
 
 def _copy_gaps(
-    observed: NDArray[np.bool_], hidden: NDArray[np.bool_], *, wanted: int, rng: np.random.Generator
+    observed: NDArray[np.bool_], hidden: NDArray[np.bool_], *, wanted: int, most: int, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Cells that one shifted copy of the gaps would hide, in as many random stretches of time as are wanted."""
+    """Cells that one shifted copy of the gaps would hide, in as many random stretches of time as are wanted: about so
+    many cells, and never more than `most`."""
     steps = len(observed)
     copied = np.roll(observed, int(rng.integers(1, steps)), axis=0)
     copied = observed & ~copied & ~hidden
@@ -152,13 +154,17 @@ def _copy_gaps(
     whole = int(np.searchsorted(reached, wanted, side="right"))
     chosen = np.zeros(firsts.size, dtype=bool)
     chosen[order[:whole]] = True
+    some, stretch = np.zeros(0, dtype=np.int64), slice(0)  # sensors, of the stretch that would be too much
+    if whole < firsts.size:
+        last, before = order[whole], int(reached[whole - 1]) if whole else 0
+        stretch = slice(firsts[last], firsts[last] + length)
+        if before + per_stretch[last] > most:
+            sensors = rng.permutation(observed.shape[1])
+            some = sensors[: np.searchsorted(np.cumsum(copied[stretch].sum(axis=0)[sensors]), wanted - before)]
+        else:  # all or none of them: an outage of all sensors must stay one
+            chosen[last] = rng.random() < (wanted - before) / per_stretch[last]
     hide = copied & np.repeat(chosen, length)[:steps, None]
-    if whole < firsts.size:  # of the stretch that would be too much, only some sensors
-        stretch = slice(firsts[order[whole]], firsts[order[whole]] + length)
-        missing = wanted - (int(reached[whole - 1]) if whole else 0)
-        sensors = rng.permutation(observed.shape[1])
-        some = sensors[: np.searchsorted(np.cumsum(copied[stretch].sum(axis=0)[sensors]), missing)]
-        hide[stretch, some] = copied[stretch, some]
+    hide[stretch, some] = copied[stretch, some]
     return hide
 
 

@@ -254,7 +254,7 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
     def impute_windows(self, benchmark: Benchmark) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
         """Every benchmark window on its own. A model with a shorter window averages the ones that fit into it."""
         self.check_benchmark(benchmark)
-        frame = benchmark.frame.hide(benchmark.hidden)
+        frame = benchmark.visible_frame
         length = min(self.config.window, benchmark.window)
         needed = inner_starts(benchmark.test_starts, benchmark.window, length)
         for starts, estimate in averaged(

@@ -87,7 +87,7 @@ class VectorAutoregressionImputer(Imputer):
     def impute_windows(self, benchmark: Benchmark) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
         """Every window on its own, as in the published figures: nothing before its first step is known."""
         self.check_benchmark(benchmark)
-        scaled, observed = self._scaled(benchmark.frame.hide(benchmark.hidden))
+        scaled, observed = self._scaled(benchmark.visible_frame)
         for starts in _batches(benchmark.test_starts):
             cells = starts[:, None] + np.arange(benchmark.window)
             series, _ = self._walk(scaled[cells], observed[cells])

@@ -69,6 +69,11 @@ class Benchmark:
         return self.frame.observed & ~self.hidden
 
     @property
+    def visible_frame(self) -> SensorFrame:
+        """The readings without the hidden ones."""
+        return self.frame.hide(self.hidden)
+
+    @property
     def adjacency(self) -> NDArray[np.float32]:
         """(N, N) weights; rows are sources, columns are targets."""
         return self.graph.adjacency()
