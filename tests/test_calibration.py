@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -23,7 +24,7 @@ def cells(count: int = 20_000, seed: int = 0) -> HeldBack:
     gap = random.choice([1, 3, 12, 60], size=count)
     scale = np.exp(0.5 * facts[:, 0] + 0.3 * np.minimum(level, 4) + 0.8 * (sensor == 4))
     error = (random.exponential(size=count) - np.log(2)) * scale  # skewed: more to be expected above than below
-    return HeldBack(facts, level, sensor, gap, error.astype(np.float32))
+    return HeldBack(facts, level, np.arange(count), sensor, gap, error.astype(np.float32))
 
 
 def inside(calibration: Calibration, other: HeldBack, share: float) -> np.ndarray:
@@ -54,6 +55,16 @@ def test_the_scale_follows_what_makes_cells_hard() -> None:
     assert scale[2] / scale[3] == pytest.approx(1.0, rel=0.05)
     of_sensor = np.exp(calibration.of_sensor)
     assert of_sensor[4] / of_sensor[:4].mean() == pytest.approx(np.exp(0.8), rel=0.1)
+
+
+def test_few_cells_do_not_flatter_themselves() -> None:
+    """The scale is fitted to the very cells whose errors it divides: without other times to judge by, intervals of new
+    cells would hold too few."""
+    held = [
+        inside(Calibration.fit(cells(300, seed), sensors=SENSORS), cells(5000, 100 + seed), 0.9).mean()
+        for seed in range(12)
+    ]
+    assert np.mean(held) == pytest.approx(0.9, abs=0.01)
 
 
 def test_skewed_errors_give_skewed_intervals() -> None:
@@ -111,9 +122,7 @@ def test_it_goes_through_tensors_and_comes_back() -> None:
 
 def test_perfect_estimates_do_not_break_it() -> None:
     perfect = cells(100)
-    calibration = Calibration.fit(
-        HeldBack(perfect.facts, perfect.level, perfect.sensor, perfect.gap, np.zeros(100, np.float32)), sensors=SENSORS
-    )
+    calibration = Calibration.fit(replace(perfect, error=np.zeros(100, np.float32)), sensors=SENSORS)
     assert np.isfinite(calibration.scale(perfect.facts, perfect.level, perfect.sensor)).all()
 
 

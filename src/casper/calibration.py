@@ -34,6 +34,7 @@ _LEVEL_CLASSES = 5
 _KNOTS = {0: (0.02, 0.2, 0.5, 0.8, 0.98), 5000: (0.01, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.99)}
 # A sensor needs as many held-back cells as this to be believed half way that its errors are unlike the others'.
 _CELLS_TO_BELIEVE_A_SENSOR = 20.0
+_PARTS, _TURNS = 10, 4  # the cells are cut into so many parts, each of so many stretches of time
 _FURTHEST = 3.0  # facts are not followed further from their mean than this, in deviations
 _LEVELS = np.concatenate(([0.005], np.arange(0.01, 0.995, 0.01), [0.995]))
 
@@ -42,12 +43,13 @@ _LEVELS = np.concatenate(([0.005], np.arange(0.01, 0.995, 0.01), [0.995]))
 class HeldBack:
     """Cells held back from the fit, C of them: what is known about each, and by how much its estimate is off.
 
-    facts: (C, F), NaN where unknown; level: (C,) the estimates; sensor, gap: (C,), its number and the length of its gap
-    in steps; error: (C,) truth - estimate. All in scaled units.
+    facts: (C, F), NaN where unknown; level: (C,) the estimates; step, sensor, gap: (C,), where it is, and the length of
+    its gap in steps; error: (C,) truth - estimate. All in scaled units.
     """
 
     facts: NDArray[np.float32]
     level: NDArray[np.float32]
+    step: NDArray[np.int64]
     sensor: NDArray[np.int64]
     gap: NDArray[np.int64]
     error: NDArray[np.float32]
@@ -91,8 +93,16 @@ class Calibration:
         bends = next(places for least, places in reversed(_KNOTS.items()) if len(cells.level) >= least)
         knots = np.unique(np.quantile(cells.level.astype(np.float64), bends))
         design = np.concatenate((_standardised(cells.facts, centre, spread), _hats(cells.level, knots)), axis=1)
-        slopes, offset, of_sensor = _fit_scale(design, cells.sensor, np.abs(cells.error), sensors)
-        log_scale = design @ slopes + offset + of_sensor[cells.sensor]
+        size = np.abs(cells.error)
+        slopes, offset, of_sensor = _fit_scale(design, cells.sensor, size, sensors)
+        # An error is divided by what cells of other times say about its scale: its own would flatter it.
+        log_scale = np.empty(len(size))
+        part = _part_of_time(cells.step)
+        for number in range(_PARTS):
+            out = part == number
+            begin = slopes, offset, of_sensor
+            others = _fit_scale(design[~out], cells.sensor[~out], size[~out], sensors, begin=begin)
+            log_scale[out] = design[out] @ others[0] + others[1] + others[2][cells.sensor[out]]
         borders = np.quantile(cells.level.astype(np.float64), np.arange(1, _LEVEL_CLASSES) / _LEVEL_CLASSES)
         left = cells.error / np.exp(log_scale)
         quantiles = _quantiles_of_groups(left, _gap_class(cells.gap), np.searchsorted(borders, cells.level))
@@ -158,10 +168,25 @@ def _gap_class(gap: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.searchsorted(LONGEST_GAPS, gap)
 
 
+def _part_of_time(step: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(C,), 0 to _PARTS - 1, in turns of stretches that hold equally many cells."""
+    place = np.searchsorted(np.sort(step), step)
+    return place * (_PARTS * _TURNS) // len(step) % _PARTS
+
+
+_Scale = tuple[NDArray[np.float64], float, NDArray[np.float64]]
+"""Slopes, offset and sensors' offsets of the logarithm of the scale."""
+
+
 def _fit_scale(
-    design: NDArray[np.float64], sensor: NDArray[np.int64], size: NDArray[np.float32], sensors: int
-) -> tuple[NDArray[np.float64], float, NDArray[np.float64]]:
-    """Slopes, offset and sensors' offsets of the logarithm of the scale.
+    design: NDArray[np.float64],
+    sensor: NDArray[np.int64],
+    size: NDArray[np.float32],
+    sensors: int,
+    *,
+    begin: _Scale | None = None,
+) -> _Scale:
+    """begin: what is nearly right, if it is known.
 
     They maximise the likelihood of errors that follow a Laplace distribution, whose scale is its mean absolute value:
     a convex problem. Sensors with few cells are drawn towards the others.
@@ -170,9 +195,9 @@ def _fit_scale(
     # A few perfect estimates must not claim that there are no errors at all.
     error = torch.as_tensor(size, dtype=torch.float64)
     error = error.clamp_min(1e-3 * float(error.mean()) + 1e-12)
-    slopes = torch.zeros(x.shape[1], dtype=torch.float64, requires_grad=True)
-    offset = error.mean().log().detach().clone().requires_grad_()
-    own = torch.zeros(sensors, dtype=torch.float64, requires_grad=True)
+    if begin is None:
+        begin = np.zeros(x.shape[1]), float(error.mean().log()), np.zeros(sensors)
+    slopes, offset, own = (torch.tensor(one, dtype=torch.float64, requires_grad=True) for one in begin)
     solver = torch.optim.LBFGS([slopes, offset, own], max_iter=200, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:

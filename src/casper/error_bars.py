@@ -69,7 +69,7 @@ def held_back_cells(
     step, sensor, gap = (np.concatenate([getattr(part, name) for part in parts]) for name in ("step", "sensor", "gap"))
     level = reading.scaler.scale(filled)[step, sensor]
     error = reading.scaler.scale(frame.values)[step, sensor] - level
-    return HeldBack(np.concatenate([part.facts for part in parts]), level, sensor, gap, error)
+    return HeldBack(np.concatenate([part.facts for part in parts]), level, step, sensor, gap, error)
 
 
 def draw_error_bars(
