@@ -274,3 +274,10 @@ def test_error_bars_are_told_with_their_coverage_by_gap_and_level(tmp_path: Path
     text = section(page_text(read_results(tmp_path)), "Error bars")
     assert "| AQI-36 | best | 51.0% | 89.5% | 5.1 | 8.95 | 0.1234 | 0.0997 | 0.1056 | 1 |" in text
     assert "| AQI-36 | best | 90% | 1: 89.5%, 25+: - | 89.5%, 79.5% |" in text
+    assert "`--calibrate` |" not in text
+
+    sure = {"crps": 0.12, "shares": {"0.5": {**of_share(0.495), "standard_error": 0.0117}}}
+    put_run(tmp_path, "main", "best", intervals=intervals, calibrated_intervals=sure)
+    text = section(page_text(read_results(tmp_path)), "Error bars")
+    assert "| AQI-36 | best, `--calibrate` | 49.5% ± 1.2 |" in text
+    assert "| AQI-36 | best | 51.0% |" in text

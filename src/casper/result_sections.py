@@ -67,38 +67,12 @@ def error_bars(results: Results, _pictures: Collection[str]) -> str:
     measured += [(one.dataset, f"{one.method}, shipped weights", (one,)) for one in results.evaluations if one.weights]
     rows, apart = list[Sequence[str]](), list[Sequence[str]]()
     for dataset, label, runs in measured:
-        told = [run.intervals for run in runs if run.intervals]
-        if not told:
-            continue
-        crps = [CRPS.get((name, dataset)) for name in ("PriSTI", "CSDI")]
-        shares = list(told[0]["shares"])
-        rows.append(
-            (
-                title_of(dataset),
-                label,
-                *(f"{_mean_of(told, share, 'coverage'):.1%}" for share in shares),
-                *(f"{_mean_of(told, share, 'width'):.3g}" for share in shares),
-                f"{sum(one['crps'] for one in told) / len(told):.4f}",
-                *("" if figure is None else f"{figure:.4f}" for figure in crps),
-                str(len(told)),
-            )
-        )
-        apart += [
-            (
-                title_of(dataset),
-                label,
-                f"{float(share):.0%}",
-                ", ".join(
-                    f"{name}: {_coverage(one['by_gap'][name] for one in _of_share(told, share))}"
-                    for name in told[0]["shares"][share]["by_gap"]
-                ),
-                ", ".join(
-                    _coverage(one["by_level"][number] for one in _of_share(told, share))
-                    for number in range(len(told[0]["shares"][share]["by_level"]))
-                ),
-            )
-            for share in shares
-        ]
+        as_fitted = [run.intervals for run in runs if run.intervals]
+        anew = [run.calibrated_intervals for run in runs if run.calibrated_intervals]
+        for name, told in ((label, as_fitted), (f"{label}, `--calibrate`", anew)):
+            if told:
+                rows.append(_coverage_row(dataset, name, told))
+                apart += [_coverage_apart(dataset, name, share, told) for share in told[0]["shares"]]
     if not rows:
         return ""
     head = ("data set", "row", "50 % hold", "90 % hold", "width of 50 %", "of 90 %", "CRPS", "PriSTI", "CSDI", "seeds")
@@ -106,13 +80,46 @@ def error_bars(results: Results, _pictures: Collection[str]) -> str:
         (
             "## Error bars",
             "How many true values of the scored test cells lie within the intervals, in a table filled at one go; "
-            "mean widths in the units of the data. Calibrated on held-back cells of other steps, never on test "
-            "cells; one pass, no samples. CRPS: relative to the mean value, by the quantiles 0.05 to 0.95, beside what "
-            "the diffusion models reach with 100 samples under PriSTI's protocol (second hand).",
+            "mean widths in the units of the data. Calibrated on held-back cells of other steps, or, with "
+            "`--calibrate`, on visible readings of the test steps that are hidden for this purpose; never on test "
+            "cells. One pass, no samples. The standard error behind ± is of 30 stretches of the test steps: what "
+            "happens at one time happens to many cells. CRPS: relative to the mean value, by the quantiles 0.05 to "
+            "0.95, beside what the diffusion models reach with 100 samples under PriSTI's protocol (second hand).",
             table(head, rows),
             "The same by length of the gap in steps, and by fifths of the filled values, low to high.",
             table(("data set", "row", "intervals", "by gap", "by level"), apart),
         )
+    )
+
+
+def _coverage_row(dataset: str, label: str, told: Sequence[Mapping[str, Any]]) -> Sequence[str]:
+    shares = list(told[0]["shares"])
+    crps = [CRPS.get((name, dataset)) for name in ("PriSTI", "CSDI")]
+    return (
+        title_of(dataset),
+        label,
+        *(f"{_mean_of(told, share, 'coverage'):.1%}{_off_by(told, share)}" for share in shares),
+        *(f"{_mean_of(told, share, 'width'):.3g}" for share in shares),
+        f"{sum(one['crps'] for one in told) / len(told):.4f}",
+        *("" if figure is None else f"{figure:.4f}" for figure in crps),
+        str(len(told)),
+    )
+
+
+def _off_by(told: Sequence[Mapping[str, Any]], share: str) -> str:
+    """The standard error, which older files do not tell."""
+    known = all("standard_error" in one for one in _of_share(told, share))
+    return f" ± {100 * _mean_of(told, share, 'standard_error'):.1f}" if known else ""
+
+
+def _coverage_apart(dataset: str, label: str, share: str, told: Sequence[Mapping[str, Any]]) -> Sequence[str]:
+    scored = _of_share(told, share)
+    return (
+        title_of(dataset),
+        label,
+        f"{float(share):.0%}",
+        ", ".join(f"{name}: {_coverage(one['by_gap'][name] for one in scored)}" for name in scored[0]["by_gap"]),
+        ", ".join(_coverage(one["by_level"][number] for one in scored) for number in range(len(scored[0]["by_level"]))),
     )
 
 

@@ -52,6 +52,8 @@ class Evaluation:
     """The name of the shipped weights that were scored, if they were."""
     intervals: Mapping[str, Any] | None = None
     """How good its error bars are, see `casper.interval_scores`."""
+    calibrated_intervals: Mapping[str, Any] | None = None
+    """The same if they are calibrated on visible readings of the test steps."""
 
 
 @dataclass(frozen=True)
@@ -254,7 +256,8 @@ def _per_window(record: Mapping[str, Any]) -> float | None:
 
 
 def _scores(path: Path, record: Mapping[str, Any]) -> dict[str, Any]:
-    return {"file": path.name, "intervals": record.get("intervals"), **{name: record[name] for name in _NEEDED}}
+    bars = {name: record.get(name) for name in ("intervals", "calibrated_intervals")}
+    return {"file": path.name, **bars, **{name: record[name] for name in _NEEDED}}
 
 
 def _epoch(record: Mapping[str, Any], steps: int) -> Epoch:
