@@ -19,7 +19,8 @@ def fitted(six_sensors: Simulation) -> Casper:
 
 
 def by_hand(model: Casper, table: pd.DataFrame, measure: str, layer: int) -> pd.Series:
-    """The mean over all pairs (t, t') of a lag whose query is missing, in the first window."""
+    """Over all pairs (t, t') of a lag whose query is missing, in the first window: the mean for gates, which are
+    probabilities; for shares the sum, relative to all missing cells of the target."""
     frame = model._options.to_frame(table)
     series, _ = model._series(frame, 0, 12, torch.device("cpu"))
     cut = series.window(torch.zeros(1, dtype=torch.long), 12)
@@ -35,12 +36,15 @@ def by_hand(model: Casper, table: pd.DataFrame, measure: str, layer: int) -> pd.
                     for key in range(12):
                         edge = (frame.sensors[int(index[target, slot])], frame.sensors[target], t - key)
                         found.setdefault(edge, []).append(values[0, target, t, slot, key].item())
-    return pd.Series({edge: np.mean(one) for edge, one in found.items()})
+    missing = dict(zip(frame.sensors, (~cut.visible[0]).sum(1).tolist(), strict=True))
+    return pd.Series(
+        {edge: np.mean(one) if measure == "rho" else sum(one) / missing[edge[1]] for edge, one in found.items()}
+    )
 
 
 @pytest.mark.parametrize("measure", ["weight", "attention", "rho"])
 @pytest.mark.parametrize("layer", [0, -1])
-def test_an_edge_weighs_the_mean_over_the_pairs_of_its_lag(
+def test_an_edge_weighs_what_its_pairs_do(
     fitted: Casper, six_sensors: Simulation, measure: str, layer: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(imputer, "_HIDDEN_TO_LOOK", 0.0)
@@ -72,14 +76,13 @@ def weights(graph: CausalGraph) -> pd.Series:
     return graph.edges.set_index(["source", "target", "lag"])["weight"].sort_index()
 
 
-def test_the_shares_of_a_value_add_up_to_one(
-    fitted: Casper, six_sensors: Simulation, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("hidden", [0.2, 1.0])
+def test_the_shares_of_a_target_add_up_to_one(
+    fitted: Casper, six_sensors: Simulation, hidden: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(imputer, "_HIDDEN_TO_LOOK", 1.0)
-    graph = fitted.causal_graph(six_sensors.table, windows=2)
-    # A lag of l has 12 - |l| pairs among the 12 queries of a window.
-    share = graph.edges["weight"] * (12 - graph.edges["lag"].abs()).astype(float) / 12
-    np.testing.assert_allclose(share.groupby(graph.edges["target"]).sum(), 1.0, rtol=1e-5)
+    monkeypatch.setattr(imputer, "_HIDDEN_TO_LOOK", hidden)
+    edges = fitted.causal_graph(six_sensors.table, windows=2).edges
+    np.testing.assert_allclose(edges.groupby("target")["weight"].sum(), 1.0, rtol=1e-5)
 
 
 def test_an_edge_stands_in_the_windows_where_its_gates_are_mostly_open(fitted: Casper, six_sensors: Simulation) -> None:

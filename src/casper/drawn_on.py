@@ -47,10 +47,15 @@ def measured(
 class DrawnOn:
     """Means over the windows' missing cells, for every target (N), neighbour (K) and lag (2 T - 1).
 
-    Only cells that the network has to fill count: nothing is ever drawn on to know what is there to be seen.
+    Only cells that the network has to fill count: nothing is ever drawn on to know what is there to be seen. Those
+    without a step of that lag within their window are left out of its mean; or with `shares` they count as drawing
+    nothing from there, so that what a target draws from all its neighbours at all lags adds up to what it draws.
     """
 
-    def __init__(self, sensors: int, neighbours: int, steps: int, device: torch.device) -> None:
+    def __init__(
+        self, sensors: int, neighbours: int, steps: int, device: torch.device, *, shares: bool = False
+    ) -> None:
+        self._shares = shares
         shape = (sensors, neighbours, 2 * steps - 1)
         self._sums = torch.zeros(shape, dtype=torch.float64, device=device)
         self._standing = torch.zeros(shape, dtype=torch.float64, device=device)
@@ -86,7 +91,9 @@ class DrawnOn:
     @property
     def weight(self) -> Tensor:
         """(N, K, lags), the mean over the cells that counted; lags from 1 - T to T - 1."""
-        return self._sums / self._counts.clamp_min(1)
+        # Every cell has a step of lag 0: its own.
+        counts = self._counts[:, :, self._counts.shape[2] // 2, None] if self._shares else self._counts
+        return self._sums / counts.clamp_min(1)
 
     def edges(self, sensors: Sequence[str], index: Tensor, present: Tensor) -> pd.DataFrame:
         """A row per edge and lag that was ever drawn on; index, present: the table of neighbours, (N, K)."""

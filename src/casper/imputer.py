@@ -126,9 +126,9 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
 
         What counts are the cells it fills: the table's holes, and some more that are hidden from it for this purpose.
         An edge's weight is the mean share of a value's message that comes from that source at that lag (`measure`
-        "weight"), or another measure of `casper.drawn_on.Measure`. Its stability is the share of windows in which its
-        gates are mostly open. Lags are t - t': negative ones reach into the future. layer: only this one; None: the
-        mean of all.
+        "weight"; those of a target add up to 1), or another measure of `casper.drawn_on.Measure`. Its stability is the
+        share of windows in which its gates are mostly open. Lags are t - t': negative ones reach into the future.
+        layer: only this one; None: the mean of all.
         """
         frame = self.to_frame(table)
         frame = frame.select(self.column_order(frame))
@@ -146,7 +146,8 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
         steps, index = self.config.window, network.neighbour_index
         starts = spread_starts(len(frame.times), steps, 1)
         starts = starts[np.linspace(0, len(starts) - 1, min(windows, len(starts))).round().astype(np.int64)]
-        drawn_on = DrawnOn(len(frame.sensors), index.shape[1], steps, device)
+        shares = measure in ("weight", "attention")
+        drawn_on = DrawnOn(len(frame.sensors), index.shape[1], steps, device, shares=shares)
         numbers_of_pair = self.config.width if measure == "influence" else self.config.heads
         parts = parts_of(len(frame.sensors), numbers_of_pair * index.shape[1] * steps**2, device)
         random = np.random.default_rng(self.seed)
