@@ -124,7 +124,10 @@ def evaluate(
 
 def reproduce(
     table: Annotated[
-        str, typer.Argument(help="main, baselines, ablation, sparsity, prompts, gates, dream3, causal-simulated.")
+        str,
+        typer.Argument(
+            help="main, baselines, ablation, sparsity, prompts, gates, dream3, causal-simulated, stability."
+        ),
     ],
     dataset: Annotated[list[str] | None, typer.Option(help="Only this data set (repeat for more).")] = None,
     row: Annotated[list[str] | None, typer.Option(help="Only this row of the table (repeat for more).")] = None,

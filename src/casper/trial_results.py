@@ -27,7 +27,7 @@ _CONVENTIONS = {
 class TrialResult:
     """scores: by convention for self-pairs; "neighbours": of the graph between neighbours only. across: of the
     strongest pairs, the share that crosses the ridge. strongest: pairs (source, target), as many as there are true
-    ones, of systems with places."""
+    ones, of systems with places. stability: by classes of it, the pairs and how many of them are true."""
 
     file: str
     table: str
@@ -38,6 +38,7 @@ class TrialResult:
     scores: dict[str, dict[str, float]]
     across: float | None
     strongest: list[tuple[str, str]] | None
+    stability: list[dict[str, float]] | None
     seconds: float
     command: str
     commit: str | None
@@ -58,6 +59,7 @@ def read_trials(results: Path) -> tuple[TrialResult, ...]:
                 file=path.name,
                 across=record.get("across"),
                 strongest=record.get("strongest"),
+                stability=record.get("stability"),
                 **{name: record[name] for name in _NEEDED},
             )
         )
@@ -67,6 +69,7 @@ def read_trials(results: Path) -> tuple[TrialResult, ...]:
 def trials_section(trials: Sequence[TrialResult], pictures: Collection[str]) -> str:
     parts = [_dream3([one for one in trials if one.table == "dream3"])]
     parts.append(_simulated([one for one in trials if one.table == "causal-simulated"], pictures))
+    parts.append(_stability([one for one in trials if one.stability]))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -138,6 +141,36 @@ def _simulated(trials: Sequence[TrialResult], pictures: Collection[str]) -> str:
                 image("causes-found.png", "True and found arrows on the map", pictures),
             ]
     return "\n\n".join([*filter(None, parts), _origin(trials)])
+
+
+def _stability(trials: Sequence[TrialResult]) -> str:
+    """Of how many edges a reader may be sure."""
+    if not trials:
+        return ""
+    least = [one["from"] for one in trials[0].stability or ()]
+    most = [*least[1:], 1.0]
+    rows: list[list[str]] = []
+    for one in trials:
+        told = [
+            f"{round(found['true'])} of {round(found['pairs'])} ({found['true'] / found['pairs']:.0%})"
+            if found["pairs"]
+            else "none"
+            for found in one.stability or ()
+        ]
+        rows.append([one.dataset, one.row, *told])
+    return "\n\n".join(
+        (
+            "## How far a found edge can be relied on",
+            "Every method looked ten times more, at blocks of the series drawn with replacement and with other seeds "
+            "(`casper discover --refits 10`). A pair's stability is the share of these in which it is among the "
+            "strongest N log N pairs of the N variables. How many pairs of each class of stability are true:",
+            table(
+                ["series", "method", *(f"{low:.0%} to {high:.0%}" for low, high in zip(least, most, strict=True))],
+                rows,
+            ),
+            _origin(trials),
+        )
+    )
 
 
 def _order(dataset: str) -> tuple[bool, str]:

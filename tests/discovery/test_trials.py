@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from casper.causal import CausalGraph
@@ -96,6 +97,27 @@ def test_a_network_with_places_is_scored_between_neighbours_too(
     assert f"{len(hits) / len(made.edges):.0%} true" in found.get_title(loc="left")
     assert read.across is not None
     assert f"{read.across:.0%} across the ridge" in found.get_title(loc="left")
+
+
+def test_stability_is_told_by_how_many_of_its_pairs_are_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(series: Any, *, refits: int, **_: Any) -> CausalGraph:
+        assert refits == 10
+        truth = SYSTEMS["var"](seed=0).truth  # ten variables, of which each has two causes
+        source, target = np.nonzero(~np.eye(10, dtype=bool))
+        names = np.asarray(series.columns)
+        stability = np.where(truth[source, target], 0.9, 0.1)
+        stability[np.flatnonzero(truth[source, target])[0]] = 0.6
+        edges = {"source": names[source], "target": names[target], "weight": 1.0, "stability": stability}
+        return CausalGraph.build(list(names), pd.DataFrame(edges))
+
+    monkeypatch.setattr(trials, "discover", find)
+    wanted = trials_of("stability", datasets=["var, 30 % points"], rows=["NGC"])
+    do_trials(wanted, TrialRoom(tmp_path, "cpu"), tell=print)
+    page = trials_section(read_trials(tmp_path), pictures=())
+    assert "| var, 30 % points | NGC | 0 of 70 (0%) | none | none | 1 of 1 (100%) | 19 of 19 (100%) |" in page
+    assert "Causal discovery where the truth is known" not in page, "it has a section of its own"
+    with pytest.raises(InputError, match="the table stability has no row 'CUTS'"):
+        trials_of("stability", rows=["CUTS"])
 
 
 def test_a_system_is_named_by_what_is_missing() -> None:
