@@ -123,6 +123,16 @@ def test_more_draws_judge_by_more_readings(tiny_folder: Path, six_sensors: Simul
         once.calibrate(six_sensors.table, draws=0)
 
 
+def test_a_table_too_short_to_calibrate_on_leaves_the_error_bars_as_they_were(
+    tiny_folder: Path, six_sensors: Simulation
+) -> None:
+    model = Casper.from_pretrained(tiny_folder, device="cpu")
+    before = model._calibration
+    with pytest.raises(InputError, match="too few readings to calibrate"):
+        model.calibrate(six_sensors.table.iloc[: model.config.window + 2])
+    assert model._calibration is before
+
+
 def test_methods_without_a_network_say_that_they_have_none(six_sensors: Simulation) -> None:
     mean = make_imputer("mean").fit(six_sensors.table)
     with pytest.raises(InputError, match="mean gives no error bars"):

@@ -65,7 +65,14 @@ class CalibratedImputer(Imputer):
         frame = table if isinstance(table, SensorFrame) else self.to_frame(table)
         frame = frame.select(self.column_order(frame))
         self.check_length(frame)
+        before = self._calibration
         self.calibrate_frame(frame, *(self.hold_back(frame, draw=draw) for draw in range(draws)))
+        if self._calibration is None:
+            self._calibration = before
+            raise InputError(
+                f"the table has too few readings to calibrate error bars on: at least {FEWEST_CELLS} must be hidden, "
+                f"and {self.training.validation_share:.0%} of them are"
+            )
         return self
 
     def calibrate_on(self, benchmark: Benchmark) -> None:

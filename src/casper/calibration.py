@@ -4,7 +4,8 @@ An interval reaches from `estimate + scale * low` to `estimate + scale * high`. 
 because some cells are harder than others; it is learned from a few facts about the cell (`casper.cell_facts`). What is
 left after dividing by it are quantiles of the held-back cells' errors (split conformal prediction: Papadopoulos et al.,
 2002; Lei et al., 2018), taken apart for short and long gaps and for low and high values wherever enough cells were held
-back (Mondrian: Vovk et al., 2003). All of it is one pass over a filled table; nothing is sampled.
+back (Mondrian: Vovk et al., 2003). The split is crosswise (Vovk, 2015): a cell's scale comes from cells of other times,
+and every cell serves both purposes. All of it is one pass over a filled table; nothing is sampled.
 """
 
 from __future__ import annotations

@@ -37,7 +37,8 @@ def evaluate(imputer: Imputer, benchmark: Benchmark, *, calibrate: bool = False)
         intervals["intervals"] = score_intervals(imputer, benchmark, filled)
         if calibrate and isinstance(imputer, CalibratedImputer):
             calibrated = imputer.calibrated_within(benchmark)
-            intervals["calibrated_intervals"] = score_intervals(calibrated, benchmark, filled)
+            scored = score_intervals(calibrated, benchmark, filled) if calibrated.has_intervals else None
+            intervals["calibrated_intervals"] = scored
     return {
         "dataset": benchmark.name,
         "method": imputer.name,
