@@ -500,6 +500,7 @@ def test_error_bars_can_be_calibrated_on_the_table_that_is_filled(
         (("--error-bars", "bars.csv", "--intervals", "0.5,90"), "between 0 and"),
         (("--error-bars", "bars.csv", "--method", "mean"), "mean gives no error bars"),
         (("--error-bars", "bars.csv", "--calibrate"), "--calibrate is for fitted models"),
+        (("--model", "somewhere", "--calibrate"), "--calibrate changes nothing but error bars"),
     ],
 )
 def test_error_bars_that_cannot_be_are_refused(

@@ -271,6 +271,8 @@ def impute(
     cli_report.check_report(report, force=force)
     if calibrate and model is None:
         raise InputError("--calibrate is for fitted models (--model): what is fitted here judges by this table anyway")
+    if calibrate and shares is None:
+        raise InputError("--calibrate changes nothing but error bars: ask for them with --error-bars or --report")
     read, look = read_file(table, layout, time_column, id_column, value_column, ignore_column, key)
     as_read: dict[str, Any] = {"freq": freq, "timezone": timezone, "missing_values": missing_value}
     if model is not None:
