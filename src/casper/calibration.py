@@ -196,10 +196,11 @@ def _fit_scale(
     # A few perfect estimates must not claim that there are no errors at all.
     error = torch.as_tensor(size, dtype=torch.float64)
     error = error.clamp_min(1e-3 * float(error.mean()) + 1e-12)
+    most = 200 if begin is None else 20  # steps
     if begin is None:
         begin = np.zeros(x.shape[1]), float(error.mean().log()), np.zeros(sensors)
     slopes, offset, own = (torch.tensor(one, dtype=torch.float64, requires_grad=True) for one in begin)
-    solver = torch.optim.LBFGS([slopes, offset, own], max_iter=200, line_search_fn="strong_wolfe")
+    solver = torch.optim.LBFGS([slopes, offset, own], max_iter=most, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
         solver.zero_grad()
