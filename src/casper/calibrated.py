@@ -65,10 +65,10 @@ class CalibratedImputer(Imputer):
         frame = table if isinstance(table, SensorFrame) else self.to_frame(table)
         frame = frame.select(self.column_order(frame))
         self.check_length(frame)
-        before = self._calibration
+        before = self._calibration, self.held_back_mae
         self.calibrate_frame(frame, *(self.hold_back(frame, draw=draw) for draw in range(draws)))
         if self._calibration is None:
-            self._calibration = before
+            self._calibration, self.held_back_mae = before
             raise InputError(
                 f"the table has too few readings to calibrate error bars on: at least {FEWEST_CELLS} must be hidden, "
                 f"and {self.training.validation_share:.0%} of them are"

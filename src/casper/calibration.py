@@ -95,14 +95,14 @@ class Calibration:
         knots = np.unique(np.quantile(cells.level.astype(np.float64), bends))
         design = np.concatenate((_standardised(cells.facts, centre, spread), _hats(cells.level, knots)), axis=1)
         size = np.abs(cells.error)
-        slopes, offset, of_sensor = _fit_scale(design, cells.sensor, size, sensors)
+        whole = _fit_scale(design, cells.sensor, size, sensors)
+        slopes, offset, of_sensor = whole
         # An error is divided by what cells of other times say about its scale: its own would flatter it.
         log_scale = np.empty(len(size))
         part = _part_of_time(cells.step)
         for number in range(_PARTS):
             out = part == number
-            begin = slopes, offset, of_sensor
-            others = _fit_scale(design[~out], cells.sensor[~out], size[~out], sensors, begin=begin)
+            others = _fit_scale(design[~out], cells.sensor[~out], size[~out], sensors, begin=whole)
             log_scale[out] = design[out] @ others[0] + others[1] + others[2][cells.sensor[out]]
         borders = np.quantile(cells.level.astype(np.float64), np.arange(1, _LEVEL_CLASSES) / _LEVEL_CLASSES)
         left = cells.error / np.exp(log_scale)

@@ -175,8 +175,7 @@ def system_of(dataset: str, *, seed: int) -> KnownSystem:
 
 def _found(trial: Trial, room: TrialRoom, series: Any) -> CausalGraph:
     device: Any = room.device
-    refits = {"refits": trial.refits} if trial.refits else {}
-    return discover(series, method=trial.method, seed=trial.seed, device=device, **refits, **trial.settings)
+    return discover(series, method=trial.method, seed=trial.seed, device=device, refits=trial.refits, **trial.settings)
 
 
 def _strongest(graph: CausalGraph, truth: np.ndarray) -> list[tuple[str, str]]:
