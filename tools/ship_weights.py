@@ -52,12 +52,11 @@ def ship(dataset: str, *, results: Path, work: Path, device: Any) -> None:
     benchmark = load(dataset)
     model.calibrate_on(benchmark)
     times, learned = benchmark.frame.times, benchmark.frame.times[benchmark.train_steps]
-    command = f"casper reproduce main --dataset {dataset} --row best --seeds {run['seed']}"
     model.card = {
         **model.card,
         "data": _ABOUT[dataset],
         "period": f"training steps from {learned[0]} to {learned[-1]}, {len(learned):,} of {len(times):,}",
-        "recipe": f"{command} at commit {run['commit']}",
+        "recipe": f"{run['command']} at commit {run['commit']}",
         "chosen": f"by validation error among the seeds {', '.join(str(seed) for seed in sorted(_seeds(runs)))}",
         "test": {name: run[name] for name in _SCORES},
         "intended_use": _INTENDED_USE,

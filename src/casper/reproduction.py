@@ -51,12 +51,13 @@ class Row:
 
 @dataclass(frozen=True)
 class TableOfRuns:
-    """seeds: how many by default, for each data set. settings: shared by all rows."""
+    """seeds: how many by default, for each data set. settings: shared by all rows; for_dataset: by those of one."""
 
     summary: str
     rows: tuple[Row, ...]
     seeds: dict[str, int]
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    for_dataset: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
 
 
 # All rows of a table share its schedule: 9,000 steps instead of the 90,000 of the main table.
@@ -140,12 +141,14 @@ TABLES["baselines"] = TableOfRuns(
 # Where the trials began; preset "best" is what came out of them.
 _STARTING_POINT: dict[str, Any] = {
     "own_clock": 0, "harmonics": 1, "own_keys": False, "neighbours": None, "dropout": 0.1, "blackout_gaps": 0.0,
+    "batch_size": 8, "learning_rate": 2e-3, "include_self": False, "width": 64, "sensor_spread": 0.02,
 }  # fmt: skip
 _RECIPE: dict[str, dict[str, Any]] = {
     "starting point": {},
     "the paper's learning rate": {"learning_rate": 8e-4},
     "learning rate 0.003": {"learning_rate": 3e-3},
     "batches of 32": {"batch_size": 32},
+    "batches of 32, learning rate 0.003": {"batch_size": 32, "learning_rate": 3e-3},
     "width 32": {"width": 32},
     "width 96": {"width": 96},
     "2 layers": {"layers": 2},
@@ -175,9 +178,10 @@ _RECIPE: dict[str, dict[str, Any]] = {
 }
 TABLES["recipe"] = TableOfRuns(
     "what helps and what does not, judged by the validation error of short trainings",
-    tuple(Row(label, {**_STARTING_POINT, **settings}, preset="best") for label, settings in _RECIPE.items()),
+    tuple(Row(label, settings, preset="best") for label, settings in _RECIPE.items()),
     {**dict.fromkeys(_AQI36, 1), **dict.fromkeys(_METR_LA, 1)},
-    {"epochs": 20, "batches_per_epoch": 300, "patience": 20, "compiled": False},
+    {**_STARTING_POINT, "epochs": 20, "batches_per_epoch": 300, "patience": 20, "compiled": False},
+    {"aqi36": {"layers": 2}},
 )
 
 
@@ -203,7 +207,7 @@ def runs_of(
             dataset,
             seed,
             row.preset,
-            {**chosen.settings, **row.settings},
+            {**chosen.settings, **chosen.for_dataset.get(dataset, {}), **row.settings},
             row.value,
             row.method,
         )
