@@ -512,6 +512,12 @@ def test_error_bars_that_cannot_be_are_refused(
     assert not Path("bars.csv").exists()
 
 
+def test_what_has_no_error_bars_cannot_be_calibrated(command: Command) -> None:
+    told = command("evaluate", "aqi36", "--method", "mean", "--calibrate")
+    assert told.code == 2
+    assert "mean gives no error bars" in told.err
+
+
 def test_shipped_models_say_what_they_know(command: Command, tiny_folder: Path) -> None:
     told = command("models")
     assert told.code == 0

@@ -7,6 +7,9 @@
 # NVIDIA's MPS lets them compute at the same time instead of in turns: small networks leave most of a GPU idle. "casper"
 # at the beginning of a command is the one of this checkout. Each command has a log in LOGS; one that is not done in time
 # is stopped, and `casper reproduce` goes on from its checkpoint when it is started again. Exit code: how many failed.
+#
+# Three or four trainings at a time: with a dozen all of them crawl, and many small kernels (METR-LA's patches, recurrent
+# networks) starve beside few large ones. A command killed by hand (SIGKILL) takes the others of the same GPU with it.
 set -u
 limit=$1 logs=$2
 shift 2

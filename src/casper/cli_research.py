@@ -76,6 +76,7 @@ def evaluate(
 ) -> None:
     """Score a method or a fitted model on a benchmark's test cells."""
     from casper import console, datasets
+    from casper.calibrated import CalibratedImputer
     from casper.evaluate import device_name, provenance, write_result
     from casper.evaluate import evaluate as score
     from casper.files import refuse_overwriting
@@ -102,6 +103,8 @@ def evaluate(
             benchmark=dataset,
         )
         imputer = make_imputer(method, **options)
+    if calibrate and not isinstance(imputer, CalibratedImputer):
+        raise InputError(f"{imputer.name} gives no error bars, so there is nothing to --calibrate")
     if model is not None and protocol is not None:
         raise InputError("--protocol says how to fit, but --model is fitted already")
     chosen = None if protocol is None else protocol.value
