@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,10 +53,30 @@ def test_what_helps_counts_and_what_misleads_does_not() -> None:
     truth = torch.cat([asked.truth for asked in made])
     rise = ((truth[:, 0, -1]).abs() - (truth[:, 0, -1] - 0.8 * truth[:, 1, -2]).abs()).double()  # without x1: nothing
     surely = -norm.logsf(rise.mean() / (rise.std(correction=0) / len(rise) ** 0.5)) / np.log(10)
-    assert strength[1, 0].item() == pytest.approx(surely, rel=1e-4)
+    change = (0.8 * truth[:, 1, -2]).abs().mean().item()
+    assert strength[1, 0].item() == pytest.approx(change * surely, rel=1e-4)
     assert strength[1, 0] > strength[0, 1] > 20
     assert strength[0, 2] < 1e-3, "the estimate of x2 moves without x0, but is the better for it"
-    assert strength[2].tolist() == pytest.approx([math.log10(2)] * 3), "nobody reads x2: neither better nor worse"
+    assert strength[2].tolist() == [0.0] * 3, "nobody reads x2"
+
+
+def test_what_is_sure_but_small_counts_for_little() -> None:
+    class _Leaning(nn.Module):
+        """x0 from x1 for the most part, and ever so little from x2; both are right."""
+
+        def forward(self, values: Tensor, visible: Tensor, clock: Tensor) -> _Estimate:
+            estimate = values.clone()
+            estimate[:, 0, -1] = 0.8 * values[:, 1, -2] + 0.01 * values[:, 2, -2]
+            return _Estimate(estimate)
+
+    values = torch.randn(2000, 3, 4, generator=torch.Generator().manual_seed(0))
+    values[:, 0, -1] = 0.8 * values[:, 1, -2] + 0.01 * values[:, 2, -2]
+    last = (torch.arange(4) == 3).expand(values.shape)
+    network: Any = _Leaning()
+    sums = Lost(3, torch.device("cpu"))
+    sums.look(network, [Asked(Window(values, ~last, torch.zeros(2000, 4, 1)), values, last)])
+    strength = sums.strength()
+    assert 0 < strength[2, 0] < 0.05 * strength[1, 0]
 
 
 def test_batches_add_up() -> None:

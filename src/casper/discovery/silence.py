@@ -1,10 +1,12 @@
 """What a network's estimates lose when one variable falls silent: it is hidden in whole windows, and the estimates of
 the others are made again.
 
-    strength = -log10 P(Z >= mean(rise of the error) / its standard error),  Z standard normal
+    strength = mean(|change of the estimate|) * surely
+    surely = -log10 P(Z >= mean(rise of the error) / its standard error),  Z standard normal
 
-An estimate may lean on a variable that only goes with the true cause, but it is not the worse without it: whoever else
-goes with the cause tells as much. The units of a variable, and how well it can be known at all, cancel out.
+Both are needed. An estimate may lean on a variable that only goes with the true cause, but it is not the worse without
+it: whoever else goes with the cause tells as much. And in a long series next to nothing can be sure: where all share a
+background, everybody tells a little of it, but no estimate changes much for want of one of them.
 """
 
 from __future__ import annotations
@@ -34,22 +36,24 @@ class Lost:
 
     def __init__(self, variables: int, device: torch.device) -> None:
         self._counts = torch.zeros(variables, dtype=torch.float64, device=device)
-        self._rise, self._squares = (
-            torch.zeros(variables, variables, dtype=torch.float64, device=device) for _ in range(2)
+        self._rise, self._squares, self._change = (
+            torch.zeros(variables, variables, dtype=torch.float64, device=device) for _ in range(3)
         )
 
     @torch.no_grad()
     def look(self, network: CasperNetwork, batches: Iterable[Asked]) -> None:
         for window, truth, cells in batches:
             self._counts += cells.sum((0, 2))
-            error = (network(*_readable(window, window.visible)).estimate - truth).abs()
+            estimate = network(*_readable(window, window.visible)).estimate
+            error = (estimate - truth).abs()
             for source in range(len(self._counts)):
                 left = window.visible.clone()
                 left[:, source] = False
-                without = (network(*_readable(window, left)).estimate - truth).abs()
-                worse = (without - error).double() * cells
+                without = network(*_readable(window, left)).estimate
+                worse = ((without - truth).abs() - error).double() * cells
                 self._rise[source] += worse.sum((0, 2))
                 self._squares[source] += worse.square().sum((0, 2))
+                self._change[source] += ((without - estimate).abs().double() * cells).sum((0, 2))
 
     def strength(self) -> Tensor:
         """(sources, targets), see above."""
@@ -57,7 +61,8 @@ class Lost:
         mean = self._rise / counts
         variance = (self._squares / counts - mean.square()).clamp_min(0.0)
         rises = mean / (variance / counts).sqrt().clamp_min(1e-12)
-        return -torch.special.log_ndtr(-rises) / math.log(10.0)
+        surely = -torch.special.log_ndtr(-rises) / math.log(10.0)
+        return self._change / counts * surely
 
 
 def answered(network: CasperNetwork, batches: Iterable[Asked]) -> Tensor:
