@@ -29,8 +29,8 @@ MEANINGS = {
     "attention": "the share of the attention that goes to the source at that lag, before the gates",
     "rho": "the probability that the gate from the source at that lag is open",
     "influence": "how much the estimate would change, in deviations, if the gate from the source at that lag were shut",
-    "silence": "how much estimates of the target change when the source falls silent, in deviations, times -log10 of "
-    "the p-value of the guess that they are no worse then",
+    "silence": "how much estimates of the target change without the source, in deviations, times -log10 of the p-value "
+    "of the guess that they are no worse then",
 }
 """What an edge of CASPER's weighs, for people; by `casper.drawn_on.Measure`, or "silence"."""
 
