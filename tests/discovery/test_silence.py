@@ -28,8 +28,20 @@ class _Known(nn.Module):
         return _Estimate(torch.cat((values[:, :, :-1], last[:, :, None]), dim=2))
 
 
-def lost(batches: list[Asked]) -> Tensor:
-    network: Any = _Known()
+class _Leaning(nn.Module):
+    """Foretells x0 from x1 for the most part, and ever so little from x2."""
+
+    def forward(self, values: Tensor, visible: Tensor, clock: Tensor) -> _Estimate:
+        estimate = values.clone()
+        estimate[:, 0, -1] = 0.8 * values[:, 1, -2] + 0.01 * values[:, 2, -2]
+        return _Estimate(estimate)
+
+
+_KNOWN: Any = _Known()
+_LEANING: Any = _Leaning()
+
+
+def lost(batches: list[Asked], network: Any = _KNOWN) -> Tensor:
     sums = Lost(3, torch.device("cpu"))
     sums.look(network, batches)
     return sums.strength()
@@ -61,21 +73,10 @@ def test_what_helps_counts_and_what_misleads_does_not() -> None:
 
 
 def test_what_is_sure_but_small_counts_for_little() -> None:
-    class _Leaning(nn.Module):
-        """x0 from x1 for the most part, and ever so little from x2; both are right."""
-
-        def forward(self, values: Tensor, visible: Tensor, clock: Tensor) -> _Estimate:
-            estimate = values.clone()
-            estimate[:, 0, -1] = 0.8 * values[:, 1, -2] + 0.01 * values[:, 2, -2]
-            return _Estimate(estimate)
-
-    values = torch.randn(2000, 3, 4, generator=torch.Generator().manual_seed(0))
-    values[:, 0, -1] = 0.8 * values[:, 1, -2] + 0.01 * values[:, 2, -2]
-    last = (torch.arange(4) == 3).expand(values.shape)
-    network: Any = _Leaning()
-    sums = Lost(3, torch.device("cpu"))
-    sums.look(network, [Asked(Window(values, ~last, torch.zeros(2000, 4, 1)), values, last)])
-    strength = sums.strength()
+    (asked,) = batches(1, windows=2000)
+    truth = asked.truth.clone()
+    truth[:, 0, -1] = 0.8 * truth[:, 1, -2] + 0.01 * truth[:, 2, -2]
+    strength = lost([Asked(asked.window, truth, asked.cells)], _LEANING)
     assert 0 < strength[2, 0] < 0.05 * strength[1, 0]
 
 
@@ -86,13 +87,12 @@ def test_batches_add_up() -> None:
         for part in (slice(0, 300), slice(300, 600))
         for other in [(whole.truth[part], whole.cells[part])]
     ]
-    network: Any = _Known()
-    by_lag = [answered(network, looked) for looked in (halves, [whole])]
+    by_lag = [answered(_KNOWN, looked) for looked in (halves, [whole])]
     torch.testing.assert_close(*by_lag)
     torch.testing.assert_close(lost(halves), lost([whole]))
     one_by_one = Lost(3, torch.device("cpu"))
     for half in halves:
-        one_by_one.look(network, [half])
+        one_by_one.look(_KNOWN, [half])
     assert (one_by_one.strength() == lost(halves)).all()
 
 
@@ -109,8 +109,7 @@ def test_cells_that_are_not_asked_for_do_not_count() -> None:
 
 
 def test_estimates_answer_to_the_lags_they_are_made_from() -> None:
-    network: Any = _Known()
-    by_lag = answered(network, batches(2, windows=50))
+    by_lag = answered(_KNOWN, batches(2, windows=50))
     assert by_lag.shape == (3, 3, 3)
     wanted = torch.zeros(3, 3, 3).double()
     wanted[0, 1, 0], wanted[1, 0, 1], wanted[0, 0, 2] = 80.0, 50.0, 30.0
