@@ -236,17 +236,20 @@ def test_other_methods_stand_below_ours_with_size_and_time_beside_the_published_
     for seed, mae in enumerate((12.0, 12.4)):
         told = {"protocol": "out-of-sample", "parameters": 123_456, "imputing_seconds": 2.788, "windows": 2788}
         put_run(tmp_path, "baselines", "grin", seed, mae=mae, number=10, method="grin", **told)
-    put_run(tmp_path, "baselines", "saits", mae=13.0, number=8, method="saits")
+    shorter = {"epochs": 40, "compiled": True}
+    put_run(tmp_path, "baselines", "saits", mae=13.0, number=8, method="saits", settings=shorter, steps=6400)
     text = section(page_text(read_results(tmp_path)), "Other methods in the same harness")
     cells = row(text, "grin")
     assert cells[1].startswith("12.20 ± 0.28 / ")
     assert cells[2].startswith("12.08")
     assert cells[3:6] == ["out-of-sample", "2", "123,456"]
     assert cells[7] == "1 ms"
-    assert row(text, "saits")[2] == "", "nobody published it on these cells"
+    ours = row(text, "saits (epochs=40)")  # compiling changes no figure
+    assert ours[2] == "", "nobody published it on these cells"
+    assert ours[6].startswith("6,400 steps, ")
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     assert [line.split("|")[1].strip() for line in lines[1:]] == [
-        "**CASPER, preset paper**", "**CASPER, preset best**", "saits", "grin"
+        "**CASPER, preset paper**", "**CASPER, preset best**", "saits (epochs=40)", "grin"
     ]  # fmt: skip
 
 

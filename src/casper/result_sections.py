@@ -32,7 +32,8 @@ def baselines(results: Results, _pictures: Collection[str]) -> str:
         "for methods without training windows; out-of-sample: on no reading of the test steps. Published: the CASPER "
         "paper's Table 1, PriSTI's for the diffusion models. Time per window: of imputing all overlapping test "
         "windows in batches, on the device of the run, in the fastest of the seeds. Trainings may have run several "
-        "at a time: their times are upper bounds.",
+        "at a time: their times are upper bounds. Beside a method stands what was changed in its authors' recipe, to "
+        "train it in the time at hand.",
     ]
     head = ("method", "ours", "published", "fitted", "seeds", "parameters", "training", "time per window", "device")
     for dataset in dict.fromkeys(group.dataset for group in groups):
@@ -40,10 +41,17 @@ def baselines(results: Results, _pictures: Collection[str]) -> str:
         others = [group for group in groups if group.dataset == dataset]
         rows = [_baseline_row(group, f"**CASPER, preset {group.row}**", figure_of("CASPER", dataset)) for group in own]
         rows += [
-            _baseline_row(group, group.row, figure_of(_PUBLISHED_NAMES.get(group.row, ""), dataset)) for group in others
+            _baseline_row(group, _changed(group), figure_of(_PUBLISHED_NAMES.get(group.row, ""), dataset))
+            for group in others
         ]
         parts += [f"**{title_of(dataset)}**", table(head, rows)]
     return "\n\n".join(parts)
+
+
+def _changed(group: Group) -> str:
+    """The method and its changed settings, but for the one that changes nothing but the time."""
+    changes = {f"{name}={value}" for run in group.runs for name, value in run.settings.items() if name != "compiled"}
+    return f"{group.row} ({', '.join(sorted(changes))})" if changes else group.row
 
 
 def _baseline_row(group: Group, label: str, published: PublishedFigure | None) -> Sequence[str]:
@@ -56,7 +64,9 @@ def _baseline_row(group: Group, label: str, published: PublishedFigure | None) -
         first.protocol or "",
         str(len(runs)),
         f"{first.parameters:,}" if first.parameters else "",
-        duration(sum(run.training_seconds for run in runs) / len(runs)) if first.steps else "",
+        f"{steps_of(group.steps)} steps, {duration(sum(run.training_seconds for run in runs) / len(runs))}"
+        if first.steps
+        else "",
         f"{1e3 * min(per_window):.3g} ms" if per_window else "",
         first.device,
     )

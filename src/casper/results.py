@@ -80,6 +80,8 @@ class TrainedRun(Evaluation):
     side_by_side: int
     model: Mapping[str, Any]
     training: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    """What was changed in the recipe of the row's method or preset."""
     curve: tuple[Epoch, ...]
     decided: tuple[float, ...] | None
     protocol: str | None = None
@@ -239,6 +241,7 @@ def _run(path: Path, record: Mapping[str, Any]) -> TrainedRun:
         **_scores(path, record),
         **{name: record[name] for name in told},
         value=record.get("value"),
+        settings=record.get("settings", {}),
         side_by_side=record.get("side_by_side", 1),
         curve=tuple(_epoch(epoch, steps_of_epoch) for epoch in record.get("curve", ())),
         decided=_shares(record.get("decided")),
