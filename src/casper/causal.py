@@ -29,10 +29,11 @@ MEANINGS = {
     "attention": "the share of the attention that goes to the source at that lag, before the gates",
     "rho": "the probability that the gate from the source at that lag is open",
     "influence": "how much the estimate would change, in deviations, if the gate from the source at that lag were shut",
-    "silence": "how much estimates of the target change without the source, in deviations, times -log10 of the p-value "
-    "of the guess that they are no worse then",
+    "witnesses": "how surely the source foretells the target: log10 of (1 + a)(1 + b)(1 + c), where a, b and c are "
+    "-log10 of the p-values of three tests: what the network loses without the source, what a linear model gains by it "
+    "alone, and what that gains by it beside the three that foretell the target best",
 }
-"""What an edge of CASPER's weighs, for people; by `casper.drawn_on.Measure`, or "silence"."""
+"""What an edge of CASPER's weighs, for people; by `casper.drawn_on.Measure`, or "witnesses"."""
 
 
 @dataclass(frozen=True, eq=False)

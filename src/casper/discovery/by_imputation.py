@@ -11,8 +11,12 @@ lag t - t' >= 1, of which the strongest lag counts.
   query plus a part of the key (equation 13), so these strengths rank sources and targets, hardly single pairs.
 - measure "influence", pool "mean": how much the estimate of a hidden cell would change if the gate were shut: the g of
   the paper's Remark 1, which decides whether gradient descent opens or shuts a gate, times the gate. Ranks pairs.
-- measure "silence" (ours): what the estimates lose when the source is hidden, see `casper.discovery.silence`. A
-  foretold value's lags weigh as strongly as it answers to the source at each.
+- measure "witnesses" (ours): how surely the source foretells the target, by three tests that err in different ways.
+  a: what the network's estimates lose when the source is hidden (`casper.discovery.silence`); it knows curved effects
+  and sets every source against all others, but where these tell much the same, nobody is missed. b and c: what a linear
+  model gains by the source alone, and beside its strongest rivals (`casper.discovery.granger`). With
+  a, b and c for -log10 of the p-values the strength is log10((1 + a)(1 + b)(1 + c)): everyone's word counts, and nobody
+  can shout the others down. A foretold value's lags weigh as strongly as the network answers to the source at each.
 
 Holes need no filling: what is not observed is not visible to the network.
 """
@@ -32,6 +36,7 @@ from torch import Tensor
 
 from casper.causal import MEANINGS
 from casper.config import Configuration, ModelConfig, TrainingConfig, require
+from casper.discovery.granger import granger
 from casper.discovery.method import Discoverer, Evidence
 from casper.discovery.recording import Recording
 from casper.discovery.silence import Asked, Lost, answered
@@ -42,7 +47,7 @@ from casper.train import TrainingData, build_network, train
 from casper.windows import Series, Window, windows_at_once
 
 Pool = Literal["max", "mean"]
-DiscoveryMeasure = Literal["silence", Measure]
+DiscoveryMeasure = Literal["witnesses", Measure]
 Task = Literal["forecast", "imputation"]
 
 _LONGEST_WINDOW: dict[Task, int] = {"forecast": 6, "imputation": 24}
@@ -59,8 +64,8 @@ class CasperDiscoveryConfig(Configuration):
     task: Task = "forecast"
     """What the network learns: to foretell a window's last step, or to restore cells hidden at random as in the paper.
     Between known steps before and after it, a value hardly needs its causes."""
-    measure: DiscoveryMeasure = "silence"
-    """"silence": what is lost when the source is hidden; else what is pooled, see `casper.drawn_on.Measure`."""
+    measure: DiscoveryMeasure = "witnesses"
+    """"witnesses": how surely the source foretells; else what is pooled, see `casper.drawn_on.Measure`."""
     pool: Pool = "mean"
     constrained: bool = True
     """Only keys that are not later than the query. False: as the paper."""
@@ -88,8 +93,8 @@ class CasperDiscoveryConfig(Configuration):
     batch_size: int = 16
     learning_rate: float = 2e-3
     folds: int = 3
-    """"silence": so many networks, each looked at in a part of the windows that it did not learn from; 1: one network,
-    looked at where it learned."""
+    """"witnesses": so many networks, each looked at in a part of the windows that it did not learn from; 1: one
+    network, looked at where it learned."""
     looks: int = 256
     """Windows in which it is looked at what the network draws on."""
 
@@ -105,14 +110,14 @@ class CasperDiscoveryConfig(Configuration):
         require(self.looks >= 1, f"looks must be at least 1, not {self.looks}")
         require(self.folds >= 1, f"folds must be at least 1, not {self.folds}")
         require(
-            self.pool == "mean" or self.measure not in ("influence", "silence"), f'{self.measure} is pooled by "mean"'
+            self.pool == "mean" or self.measure not in ("influence", "witnesses"), f'{self.measure} is pooled by "mean"'
         )
 
 
 class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
     name = "casper"
     summary = "what an imputing network draws on (this package; Jing et al., CIKM 2024)"
-    meaning = MEANINGS["silence"]
+    meaning = MEANINGS["witnesses"]
     defaults = CasperDiscoveryConfig()
 
     @property
@@ -129,8 +134,8 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
         steps = min(recording.values.shape[1], self.config.window or _LONGEST_WINDOW[self.config.task])
         starts = _starts(recording, steps)
         candidates = self._candidates(recording)
-        if self.config.measure == "silence":
-            return self._silence(recording, steps, starts, candidates)
+        if self.config.measure == "witnesses":
+            return self._witnesses(recording, steps, starts, candidates)
         network = self._fit(recording, steps, starts, candidates)
         return self._pooled(network, self.config.measure, recording, steps, starts, candidates)
 
@@ -218,7 +223,7 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
         last[watched + steps - 1] = True
         return observed & last, watched
 
-    def _silence(self, recording: Recording, steps: int, starts: Tensor, candidates: Tensor) -> Evidence:
+    def _witnesses(self, recording: Recording, steps: int, starts: Tensor, candidates: Tensor) -> Evidence:
         """One network for each part of the windows, learned from the others: what it makes nothing of where it has not
         learned, is no cause."""
         variables = recording.variables
@@ -236,7 +241,9 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
                 few = _spread(part, -(-self.config.looks // len(parts)))
                 batches = self._asked(recording, steps, few, at_once=at_once, what="looking at lags")
                 by_lag += answered(network, batches)
-        strength = lost.strength().cpu().numpy() * _by_source(torch.ones(candidates.shape), candidates)
+        linear = granger(recording, lags=steps - 1, targets=lambda count: self.rounds(count, "asking a linear model"))
+        certainties = np.stack((lost.certainty().cpu().numpy(), linear.alone, linear.beside_rivals))
+        strength = np.log10(1 + certainties).sum(0) * _by_source(torch.ones(candidates.shape), candidates)
         if self.config.task == "imputation":
             return Evidence(strength)
         share = (by_lag / by_lag.amax(0).clamp_min(1e-30)).cpu().numpy()

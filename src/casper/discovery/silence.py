@@ -1,12 +1,10 @@
 """What a network's estimates lose when one variable falls silent: it is hidden in whole windows, and the estimates of
 the others are made again.
 
-    strength = mean(|change of the estimate|) * surely
-    surely = -log10 P(Z >= mean(rise of the error) / its standard error),  Z standard normal
+    certainty = -log10 P(Z >= mean(rise of the error) / its standard error),  Z standard normal
 
-Both are needed. An estimate may lean on a variable that only goes with the true cause, but it is not the worse without
-it: whoever else goes with the cause tells as much. And in a long series next to nothing can be sure: where all share a
-background, everybody tells a little of it, but no estimate changes much for want of one of them.
+An estimate may lean on a variable that only goes with the true cause, but it is not the worse without it: whoever else
+goes with the cause tells as much.
 """
 
 from __future__ import annotations
@@ -32,37 +30,33 @@ class Asked(NamedTuple):
 
 
 class Lost:
-    """The sums behind the strengths, over as many looks as wanted: of several networks, too."""
+    """The sums behind the certainties, over as many looks as wanted: of several networks, too."""
 
     def __init__(self, variables: int, device: torch.device) -> None:
         self._counts = torch.zeros(variables, dtype=torch.float64, device=device)
-        self._rise, self._squares, self._change = (
-            torch.zeros(variables, variables, dtype=torch.float64, device=device) for _ in range(3)
+        self._rise, self._squares = (
+            torch.zeros(variables, variables, dtype=torch.float64, device=device) for _ in range(2)
         )
 
     @torch.no_grad()
     def look(self, network: CasperNetwork, batches: Iterable[Asked]) -> None:
         for window, truth, cells in batches:
             self._counts += cells.sum((0, 2))
-            estimate = network(*_readable(window, window.visible)).estimate
-            error = (estimate - truth).abs()
+            error = (network(*_readable(window, window.visible)).estimate - truth).abs()
             for source in range(len(self._counts)):
                 left = window.visible.clone()
                 left[:, source] = False
-                without = network(*_readable(window, left)).estimate
-                worse = ((without - truth).abs() - error).double() * cells
+                worse = ((network(*_readable(window, left)).estimate - truth).abs() - error).double() * cells
                 self._rise[source] += worse.sum((0, 2))
                 self._squares[source] += worse.square().sum((0, 2))
-                self._change[source] += ((without - estimate).abs().double() * cells).sum((0, 2))
 
-    def strength(self) -> Tensor:
+    def certainty(self) -> Tensor:
         """(sources, targets), see above."""
         counts = self._counts.clamp_min(1.0)
         mean = self._rise / counts
         variance = (self._squares / counts - mean.square()).clamp_min(0.0)
         rises = mean / (variance / counts).sqrt().clamp_min(1e-12)
-        surely = -torch.special.log_ndtr(-rises) / math.log(10.0)
-        return self._change / counts * surely
+        return -torch.special.log_ndtr(-rises) / math.log(10.0)
 
 
 def answered(network: CasperNetwork, batches: Iterable[Asked]) -> Tensor:

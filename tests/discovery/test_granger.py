@@ -1,0 +1,91 @@
+"""Granger's question, on series whose causes are known and beside a plain least-squares fit."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from casper.discovery.granger import Certainties, granger
+from casper.discovery.recording import Recording
+
+
+def chain(*, steps: int = 600, variables: int = 6, seed: int = 0) -> NDArray[np.float64]:
+    """x1 moves x2 a step later, and x2 moves x3; the others are noise."""
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(steps, variables))
+    for step in range(1, steps):
+        x[step, 1] += 0.8 * x[step - 1, 0]
+        x[step, 2] += 0.8 * x[step - 1, 1]
+    return x
+
+
+def asked(series: NDArray[np.float64], *, lags: int = 3) -> Certainties:
+    return granger(Recording.of(series), lags=lags)
+
+
+def test_causes_are_certain_and_noise_is_not() -> None:
+    alone, beside = asked(chain())
+    true = {(0, 1), (1, 2)}
+    for source, target in np.ndindex(alone.shape):
+        if (source, target) in true:
+            assert min(alone[source, target], beside[source, target]) > 20
+        elif (source, target) != (0, 2):
+            assert max(alone[source, target], beside[source, target]) < 4
+    assert alone[0, 2] > 20, "x1 does foretell x3, two steps ahead"
+    assert beside[0, 2] < 2, "but x2 tells it all"
+    assert (np.diag(alone) == 0).all()
+    assert (np.diag(beside) == 0).all()
+
+
+def test_noise_is_certain_as_often_as_chance_would_have_it() -> None:
+    random = np.random.default_rng(1)
+    for certainty in asked(random.normal(size=(8, 200, 40))):
+        off = certainty[~np.eye(40, dtype=bool)]
+        assert np.median(off) == pytest.approx(math.log10(2), abs=0.05)
+        assert (off > 2).mean() == pytest.approx(0.01, abs=0.006)
+
+
+def test_it_is_the_test_of_two_least_squares_fits() -> None:
+    series, lags = chain(steps=200), 2
+    z = (series - series.mean(0)) / series.std(0)
+    y = z[lags:, 2] - z[lags:, 2].mean()
+
+    def left(*variables: int) -> float:
+        past = np.stack([z[lags - lag : -lag, one] for one in variables for lag in (1, 2)], axis=1)
+        past = past - past.mean(0)
+        return float(((y - past @ np.linalg.lstsq(past, y, rcond=None)[0]) ** 2).mean())
+
+    alone, beside = asked(series, lags=lags)
+    count = len(y)
+    assert alone[1, 2] == pytest.approx(-chi2.logsf(count * np.log(left(2) / left(2, 1)), lags) / np.log(10), rel=0.01)
+    rivals = [one for one in np.argsort(-alone[:, 2]) if one not in (1, 2)][:3]
+    wanted = -chi2.logsf(count * np.log(left(2, *rivals) / left(2, *rivals, 1)), lags) / np.log(10)
+    assert beside[1, 2] == pytest.approx(wanted, rel=0.01)
+
+
+def test_trajectories_are_not_joined_and_holes_are_no_matter() -> None:
+    whole = chain(steps=900)
+    pieces = asked(np.stack([whole[:300], whole[300:600], whole[600:]]))
+    assert pieces.alone[0, 1] == pytest.approx(asked(whole).alone[0, 1], rel=0.1)
+    assert pieces.alone[0, 1] != asked(whole).alone[0, 1]
+    holes = np.where(np.random.default_rng(2).random(whole.shape) < 0.2, np.nan, whole)
+    found = asked(holes)
+    assert found.beside_rivals[0, 1] > 20
+    assert found.beside_rivals[3:, :].max() < 4
+
+
+def test_constant_and_copied_variables_are_no_trouble() -> None:
+    series = chain()
+    series[:, 4] = 7.0
+    series[:, 5] = np.roll(series[:, 0], 1)  # foretold without error
+    for certainty in asked(series):
+        assert np.isfinite(certainty).all()
+        assert (certainty[4] < 0.5).all()
+        assert (certainty[:, 4] == 0).all()
+        assert certainty[0, 5] > 100
+    few = asked(series[:, :2])
+    assert few.beside_rivals[0, 1] > 20, "two variables have no rivals"
