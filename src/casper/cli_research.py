@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from casper.contract import Imputer
     from casper.discovery.trials import TrialRoom
     from casper.runner import Workshop
+    from casper.sampling import SamplingRoom
 
 data = typer.Typer(help="The published benchmarks: which are at hand, and are their bytes the right ones?")
 
@@ -129,7 +130,8 @@ def reproduce(
     table: Annotated[
         str,
         typer.Argument(
-            help="main, baselines, ablation, sparsity, prompts, gates, dream3, causal-simulated, stability."
+            help="main, baselines, sampling, ablation, sparsity, prompts, gates, recipe, dream3, causal-simulated, "
+            "stability."
         ),
     ],
     dataset: Annotated[list[str] | None, typer.Option(help="Only this data set (repeat for more).")] = None,
@@ -162,7 +164,11 @@ def reproduce(
     from casper.discovery.trials import TRIAL_TABLES, TrialRoom, do_trials, trials_of
     from casper.reproduction import runs_of
     from casper.runner import Workshop, do_runs
+    from casper.sampling import SamplingRoom, do_sampling, sampling_trials
     from casper.train import uses_cuda
+
+    def load(name: str) -> datasets.Benchmark:
+        return datasets.load(name, data_dir=data_dir, trust=trust)
 
     console.set_up_notes(quiet=quiet)
     if table in TRIAL_TABLES:
@@ -170,6 +176,12 @@ def reproduce(
         trials = trials_of(table, datasets=dataset or (), rows=row or (), seeds=_numbers(seeds))
         room = TrialRoom(results, device.value, data_dir, trust)
         _do_all(trials, room, lambda tell: do_trials(trials, room, tell=tell), results, list_only=list_only)
+        return
+    if table == "sampling":
+        refuse_settings(settings, beside=table)
+        ways = sampling_trials(datasets=dataset or (), rows=row or (), seeds=_numbers(seeds))
+        place = SamplingRoom(results, work, load, device.value)
+        _do_all(ways, place, lambda tell: do_sampling(ways, place, tell=tell), results, list_only=list_only)
         return
     runs = runs_of(table, datasets=dataset or (), rows=row or (), seeds=_numbers(seeds))
     if not dataset:
@@ -181,7 +193,7 @@ def reproduce(
     workshop = Workshop(
         results,
         work,
-        lambda name: datasets.load(name, data_dir=data_dir, trust=trust),
+        load,
         device=device.value,
         side_by_side=side_by_side or (4 if uses_cuda(device.value) else 1),
         progress=not quiet,
@@ -192,7 +204,7 @@ def reproduce(
 
 def _do_all(
     runs: Sequence[Any],
-    place: Workshop | TrialRoom,
+    place: Workshop | TrialRoom | SamplingRoom,
     work: Callable[[Callable[[str], None]], dict[str, str]],
     folder: Path,
     *,

@@ -195,7 +195,9 @@ def runs_of(
     if table not in TABLES:
         from casper.discovery.trials import TRIAL_TABLES  # they have runs of another kind, but a user may mean them
 
-        raise InputError(f"there is no table {table!r}; choose one of {', '.join((*TABLES, *TRIAL_TABLES))}")
+        raise InputError(
+            f"there is no table {table!r}; choose one of {', '.join((*TABLES, *TRIAL_TABLES, 'sampling'))}"
+        )
     chosen = TABLES[table]
     _refuse_unknown("data set", datasets, tuple(chosen.seeds), table)
     _refuse_unknown("row", rows, tuple(row.label for row in chosen.rows), table)

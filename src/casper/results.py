@@ -13,6 +13,7 @@ from typing import Any
 from casper.errors import InputError
 from casper.files import atomic
 from casper.published import Spread
+from casper.sampling_results import SamplingResult, read_samplings
 from casper.trial_results import TrialResult, read_trials
 
 START, END = "<!-- results:start -->", "<!-- results:end -->"
@@ -132,11 +133,12 @@ class Group:
 @dataclass(frozen=True)
 class Results:
     """evaluations: single ones, of `casper evaluate --out`; runs: those of `casper reproduce`; trials: its runs of
-    causal discovery."""
+    causal discovery; samplings: those of the diffusion models' steps and samples."""
 
     evaluations: tuple[Evaluation, ...]
     runs: tuple[TrainedRun, ...]
     trials: tuple[TrialResult, ...] = ()
+    samplings: tuple[SamplingResult, ...] = ()
 
     def groups(self, *tables: str) -> list[Group]:
         """The rows of these tables, by data set and by their place in the table."""
@@ -192,6 +194,7 @@ def read_results(folder: Path) -> Results:
         tuple(sorted(evaluations, key=lambda one: (_place(one.dataset), one.mae))),
         tuple(sorted(runs, key=lambda run: (run.table, _place(run.dataset), run.number, run.seed))),
         read_trials(folder),
+        read_samplings(folder),
     )
 
 

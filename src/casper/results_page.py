@@ -11,6 +11,7 @@ from casper.published import FIGURES, Source, best_figure, figure_of
 from casper.result_cells import MARKS, duration, published_cell, said, seeds, short_commit, training_of
 from casper.result_sections import ablation, baselines, error_bars, gates, learning_curves, recipe, sensitivity
 from casper.results import DATASETS, Evaluation, Group, Results, title_of
+from casper.sampling_results import sampling_section
 from casper.trial_results import trials_section
 
 PAGE = "docs/results.md"
@@ -60,6 +61,7 @@ def page_text(results: Results, *, pictures: Collection[str] = ()) -> str:
         _main,
         error_bars,
         baselines,
+        _sampling,
         ablation,
         sensitivity,
         gates,
@@ -112,6 +114,10 @@ _PROTOCOLS = """Not all of these figures are the same quantity:
   error on METR-LA with blocks missing that is 10.22 % below PriSTI's †; the figure itself we did not find.
 - Figures for training on the test months as well ("in sample") are left out. A dash: not known to us.
 - CASPER's Table 1 prints the same MSE for SPIN on METR-LA with points and with blocks missing; one may be a slip."""
+
+
+def _sampling(results: Results, pictures: Collection[str]) -> str:
+    return sampling_section(results.samplings, pictures)
 
 
 def _trials(results: Results, pictures: Collection[str]) -> str:

@@ -18,8 +18,10 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from casper.published import DECIDED_GATES
 from casper.report.found_picture import found_picture
 from casper.report.pictures import need_columns
+from casper.report.sampling_picture import sampling_picture
 from casper.report.style import BLUE, COLOURS, GREEN, GREY, INK, VERMILLION, headline, new_figure, panel_title, plain
 from casper.results import Group, Results, TrainedRun, title_of
+from casper.sampling_results import PICTURE
 from casper.trial_results import TrialResult
 
 _COLOUR_OF_PRESET = {"paper": BLUE, "best": VERMILLION, "fast": GREEN}
@@ -61,6 +63,8 @@ def draw_pictures(results: Results) -> dict[str, Figure]:
     learned = [Curve.of_run(run) for group in results.groups("main") for run in group.runs]
     if any(curve.points for curve in learned):
         drawn["learning-curves.png"] = learning_curves_picture(learned)
+    if results.samplings:
+        drawn[PICTURE] = sampling_picture(results.samplings)
     simulated = [one for one in results.trials if one.table == "causal-simulated"]
     if simulated:
         drawn["causal-simulated.png"] = discovery_picture(simulated)
