@@ -21,7 +21,7 @@ from casper.simulate import Simulation
 
 Command = Callable[..., Any]
 SCORES = {"dataset", "method", "protocol", "mae", "mse", "mre", "mae_step", "mse_step", "mre_step", "n_scored"}
-SCORES |= {"intervals"}
+SCORES |= {"imputing_seconds", "intervals"}
 
 
 @pytest.fixture(autouse=True)

@@ -194,7 +194,6 @@ def _do(run: Run, workshop: Workshop, benchmark: Benchmark, progress: bool | str
         "settings": changed,
         "side_by_side": workshop.side_by_side,
         "fitting_seconds": round(fitted - begun, 2),
-        "imputing_seconds": round(time.time() - fitted, 2),
         "windows": len(benchmark.test_starts),
         **(_of_training(imputer) if isinstance(imputer, NeuralImputer) else _UNTRAINED),
         **provenance(seed=run.seed, device=device_name(workshop.device), started=begun),
