@@ -89,3 +89,15 @@ def test_constant_and_copied_variables_are_no_trouble() -> None:
         assert certainty[0, 5] > 100
     few = asked(series[:, :2])
     assert few.beside_rivals[0, 1] > 20, "two variables have no rivals"
+
+
+def test_only_candidates_are_asked_about_and_only_they_are_rivals() -> None:
+    series = chain()
+    candidates = np.array([[1, 2], [0, 2], [0, 3], [0, 1], [0, 1], [0, 1]])
+    alone, beside = granger(Recording.of(series), lags=3, candidates=candidates)
+    whole = asked(series)
+    pairs = {(int(source), target) for target, row in enumerate(candidates) for source in row}
+    assert {(int(one), int(other)) for one, other in np.argwhere(alone)} == pairs
+    for pair in pairs:
+        assert alone[pair] == pytest.approx(whole.alone[pair])
+    assert beside[0, 2] > 20, "x2, through which it passes, was no candidate"

@@ -241,7 +241,12 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
                 few = _spread(part, -(-self.config.looks // len(parts)))
                 batches = self._asked(recording, steps, few, at_once=at_once, what="looking at lags")
                 by_lag += answered(network, batches)
-        linear = granger(recording, lags=steps - 1, targets=lambda count: self.rounds(count, "asking a linear model"))
+        linear = granger(
+            recording,
+            lags=steps - 1,
+            candidates=candidates.numpy(),
+            targets=lambda count: self.rounds(count, "asking a linear model"),
+        )
         certainties = np.stack((lost.certainty().cpu().numpy(), linear.alone, linear.beside_rivals))
         strength = np.log10(1 + certainties).sum(0) * _by_source(torch.ones(candidates.shape), candidates)
         if self.config.task == "imputation":

@@ -30,14 +30,21 @@ _MOST = 1000.0
 
 
 class Certainties(NamedTuple):
-    """(sources, targets) each; 0 for self-pairs."""
+    """(sources, targets) each; 0 for pairs that were not asked about."""
 
     alone: NDArray[np.float64]
     beside_rivals: NDArray[np.float64]
 
 
-def granger(recording: Recording, *, lags: int, targets: Callable[[int], Iterable[int]] = range) -> Certainties:
-    """targets: what to go through instead of range(count), to show how far it is."""
+def granger(
+    recording: Recording,
+    *,
+    lags: int,
+    candidates: NDArray[np.int64] | None = None,
+    targets: Callable[[int], Iterable[int]] = range,
+) -> Certainties:
+    """candidates: (N, K), the sources to ask about for each target; None: all others. targets: what to go through
+    instead of range(N), to show how far it is."""
     values, _ = recording.standardised().filled().windows(lags + 1)
     values = values - values.mean(0)
     past, now = np.ascontiguousarray(values[:, :-1].swapaxes(1, 2)), values[:, -1]  # (M, N, L), (M, N)
@@ -45,7 +52,7 @@ def granger(recording: Recording, *, lags: int, targets: Callable[[int], Iterabl
     alone, beside = (np.zeros((recording.variables,) * 2) for _ in range(2))
     everybody = np.arange(recording.variables)
     for target in targets(recording.variables):
-        others = everybody[everybody != target]
+        others = everybody[everybody != target] if candidates is None else candidates[target]
         alone[others, target] = seen.certainty(target, others, beside=[])
         ranked = others[np.argsort(-alone[others, target], kind="stable")]
         rivals, rest = ranked[:_RIVALS], ranked[_RIVALS:]
