@@ -54,17 +54,21 @@ def test_it_is_the_test_of_two_least_squares_fits() -> None:
     z = (series - series.mean(0)) / series.std(0)
     y = z[lags:, 2] - z[lags:, 2].mean()
 
-    def left(*variables: int) -> float:
-        past = np.stack([z[lags - lag : -lag, one] for one in variables for lag in (1, 2)], axis=1)
+    def left(*variables: int, steps_of_last: int = lags) -> float:
+        told = [(one, lag) for one in variables[:-1] for lag in (1, 2)]
+        told += [(variables[-1], lag) for lag in range(1, steps_of_last + 1)]
+        past = np.stack([z[lags - lag : -lag, one] for one, lag in told], axis=1)
         past = past - past.mean(0)
         return float(((y - past @ np.linalg.lstsq(past, y, rcond=None)[0]) ** 2).mean())
 
+    def wanted(*known: int) -> float:
+        ratios = [len(y) * np.log(left(*known) / left(*known, 1, steps_of_last=last)) for last in (1, 2)]
+        return float(np.mean([-chi2.logsf(ratio, last) / np.log(10) for last, ratio in enumerate(ratios, start=1)]))
+
     alone, beside = asked(series, lags=lags)
-    count = len(y)
-    assert alone[1, 2] == pytest.approx(-chi2.logsf(count * np.log(left(2) / left(2, 1)), lags) / np.log(10), rel=0.01)
+    assert alone[1, 2] == pytest.approx(wanted(2), rel=0.01)
     rivals = [one for one in np.argsort(-alone[:, 2]) if one not in (1, 2)][:3]
-    wanted = -chi2.logsf(count * np.log(left(2, *rivals) / left(2, *rivals, 1)), lags) / np.log(10)
-    assert beside[1, 2] == pytest.approx(wanted, rel=0.01)
+    assert beside[1, 2] == pytest.approx(wanted(2, *rivals), rel=0.01)
 
 
 def test_trajectories_are_not_joined_and_holes_are_no_matter() -> None:

@@ -2,10 +2,11 @@
 than the target's own last steps do? Once of the two alone, and once beside the few others that foretell it best alone,
 so that what only passes through them does not count. Linear, and a matter of seconds for a hundred variables.
 
-    certainty = -log10 P(X >= n log(r0 / r1)),  X chi-squared with a degree for each lag
+    certainty = mean over l of -log10 P(X_l >= n log(r0 / r_l)),  X_l chi-squared with l degrees of freedom
 
-with n the steps, and r0 and r1 the mean squares that are left without and with the source. Holes are filled by straight
-lines: where they are many, all is a little less certain than that.
+with n the steps, and r0 and r_l the mean squares that are left without the source and with its last l steps, l from 1
+to the number of lags: a cause that acts at once need not be sought at every lag. Holes are filled by straight lines:
+where they are many, all is a little less certain than that.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def granger(
     instead of range(N), to show how far it is."""
     values, _ = recording.standardised().filled().windows(lags + 1)
     values = values - values.mean(0)
-    past, now = np.ascontiguousarray(values[:, :-1].swapaxes(1, 2)), values[:, -1]  # (M, N, L), (M, N)
+    past, now = np.ascontiguousarray(values[:, -2::-1].swapaxes(1, 2)), values[:, -1]  # (M, N, L), lag 1 first; (M, N)
     seen = _Seen(past, now, np.einsum("mnk,mnl->nkl", past, past) / len(past) + _RIDGE * np.eye(lags))
     alone, beside = (np.zeros((recording.variables,) * 2) for _ in range(2))
     everybody = np.arange(recording.variables)
@@ -85,9 +86,10 @@ class _Seen(NamedTuple):
         # What a source adds: its covariances with what the known ones leave of the target, and of itself (Schur).
         news = (told.T @ y / count).reshape(len(sources), lags) - shared @ by_known
         spread = self.within[sources] - shared @ np.linalg.solve(own, shared.swapaxes(1, 2))
-        gain = (news * np.linalg.solve(spread, news[:, :, None])[:, :, 0]).sum(-1)
+        # Of its first lag, its first two, ...: the factor of Cholesky has them one within the other.
+        gain = np.square(np.linalg.solve(np.linalg.cholesky(spread), news[:, :, None])[:, :, 0]).cumsum(-1)  # (S, L)
         least = _LEAST_LEFT * variance
         if left <= least:  # it is constant, or foretold already
             return np.zeros(len(sources))
         ratio = count * np.log(left / np.maximum(left - gain, least))
-        return -chi2.logsf(np.clip(ratio, 0.0, _MOST), lags) / math.log(10.0)
+        return -chi2.logsf(np.clip(ratio, 0.0, _MOST), np.arange(1, lags + 1)).mean(-1) / math.log(10.0)
