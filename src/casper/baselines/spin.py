@@ -47,7 +47,7 @@ from casper.config import NetworkConfig, TrainingConfig
 from casper.embedding import sinusoids
 from casper.errors import InputError
 from casper.graph import SensorGraph
-from casper.learning import Example, Outcome, WindowNetwork
+from casper.learning import Example, Outcome, Repeated, WindowNetwork
 from casper.neighbourhood import Neighbourhood
 from casper.neural import NeuralImputer, Recipe
 from casper.noise import Noise
@@ -99,6 +99,29 @@ class Edges(NamedTuple):
         return Edges(self.source[of], self.target[of], present, self.own)
 
 
+def _context(
+    theirs: Tensor,
+    mine: Tensor,
+    may_read: Tensor | None,
+    slopes: tuple[Tensor, Tensor],
+    hidden_map: tuple[Tensor, Tensor],
+    out_map: tuple[Tensor, Tensor],
+    score: Tensor,
+) -> Tensor:
+    """What each edge brings, (B, E, T, D). theirs, mine: (B, E, T, D), of its two ends."""
+    pairs = F.prelu(mine[:, :, :, None] + theirs[:, :, None], slopes[0])  # (B, E, T, S, D)
+    hidden = F.prelu(F.linear(pairs, *hidden_map), slopes[1])
+    out, bias = out_map
+    # w . W2 hidden; what w makes of the bias is the same for all steps, and a softmax does not see it.
+    scores = F.linear(hidden, score @ out).squeeze(-1)  # (B, E, T, S)
+    if may_read is None:
+        return F.linear((scores.softmax(-1)[..., None, :] @ hidden).squeeze(-2), out, bias)
+    weight = scores.masked_fill(~may_read, _UNREADABLE).softmax(-1) * may_read
+    summed = (weight[..., None, :].to(hidden.dtype) @ hidden).squeeze(-2)  # (B, E, T, D)
+    # The bias belongs to the messages: no message, no bias.
+    return F.linear(summed, out) + bias * may_read.any(-1, keepdim=True)
+
+
 class AdditiveAttention(nn.Module):
     """The sum over a cell's edges of what it makes of the other end's series, equations 5 to 8."""
 
@@ -112,6 +135,8 @@ class AdditiveAttention(nn.Module):
         self.hidden, self.out = nn.Linear(width, width), nn.Linear(width, width)
         self.score = nn.Linear(width, 1, bias=False)
 
+        self.context = Repeated(_context)
+
     def forward(self, h: Tensor, readable: Tensor | None, edges: Edges) -> Tensor:
         """h: (B, N, T, D); readable: (B, N, T), the cells that may be listened to, None: all -> (B, N, T, D)"""
         batch, _, steps, width = h.shape
@@ -121,26 +146,23 @@ class AdditiveAttention(nn.Module):
         for first in range(0, len(edges.source), at_once):
             part = edges.part(slice(first, first + at_once))
             context = checkpoint(
-                self._context, source, target, readable, part, use_reentrant=False, preserve_rng_state=False
+                self._tile, source, target, readable, part, use_reentrant=False, preserve_rng_state=False
             )
             assert isinstance(context, Tensor)
             total = total.index_add(1, part.target, context.to(total.dtype))
         return total
 
-    def _context(self, source: Tensor, target: Tensor, readable: Tensor | None, edges: Edges) -> Tensor:
+    def _tile(self, source: Tensor, target: Tensor, readable: Tensor | None, edges: Edges) -> Tensor:
         """What each edge brings, (B, E, T, D)."""
-        theirs, mine = source.index_select(1, edges.source), target.index_select(1, edges.target)
-        pairs = self.first(mine[:, :, :, None] + theirs[:, :, None])  # (B, E, T, S, D)
-        hidden = self.second(self.hidden(pairs))
-        # w . W2 hidden; what w makes of the bias is the same for all steps, and a softmax does not see it.
-        scores = F.linear(hidden, self.score.weight @ self.out.weight).squeeze(-1)  # (B, E, T, S)
-        may_read = self._may_read(readable, edges, steps=source.shape[2])
-        if may_read is None:
-            return self.out((scores.softmax(-1)[..., None, :] @ hidden).squeeze(-2))
-        weight = scores.masked_fill(~may_read, _UNREADABLE).softmax(-1) * may_read
-        summed = (weight[..., None, :].to(hidden.dtype) @ hidden).squeeze(-2)  # (B, E, T, D)
-        # The bias belongs to the messages: no message, no bias.
-        return F.linear(summed, self.out.weight) + self.out.bias * may_read.any(-1, keepdim=True)
+        return self.context(
+            source.index_select(1, edges.source),
+            target.index_select(1, edges.target),
+            self._may_read(readable, edges, steps=source.shape[2]),
+            (self.first.weight, self.second.weight),
+            (self.hidden.weight, self.hidden.bias),
+            (self.out.weight, self.out.bias),
+            self.score.weight,
+        )
 
     @staticmethod
     def _may_read(readable: Tensor | None, edges: Edges, *, steps: int) -> Tensor | None:
@@ -256,7 +278,7 @@ class SpinImputer(NeuralImputer[SpinConfig, SpinNetwork]):
 
     name = "spin"
     summary = "attention over measured points of own and neighbouring series (Marisca et al., NeurIPS 2022)"
-    # The compiler unrolls every tile of every layer, there and back, and takes minutes even for six sensors.
+    # Not measured on a GPU yet; True: what becomes of a tile is compiled, see `Repeated`.
     recipe = Recipe(SpinConfig(), TrainingConfig(warmup_steps=12 * 300, compiled=False))
 
     def make_network(self, graph: SensorGraph, *, clock: int) -> SpinNetwork:
