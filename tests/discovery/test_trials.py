@@ -27,6 +27,9 @@ def test_a_table_lists_every_method_on_every_series_once() -> None:
     simulated = trials_of("causal-simulated")
     assert len({one.name for one in simulated}) == len(simulated)
     assert len({one.dataset for one in simulated}) == len(SYSTEMS) * 5
+    seeds = {one.dataset: one.seed for one in simulated}  # the last of each
+    assert {name for name, last in seeds.items() if last == 2} == {"wind, 30 % points", "wind, 30 % blocks"}
+    assert {last for last in seeds.values() if last != 2} == {0}
     few = trials_of("dream3", datasets=["yeast1"], rows=["NGM"], seeds=[3, 4])
     assert [(one.dataset, one.method, one.seed) for one in few] == [("yeast1", "ngm", 3), ("yeast1", "ngm", 4)]
     for wrong in ({"datasets": ["human1"]}, {"rows": ["magic"]}):
@@ -143,6 +146,21 @@ def test_dream3_is_told_under_both_conventions_with_the_published_mean(tmp_path:
     (folder / "yeast2.json").write_text("{}")
     with pytest.raises(InputError, match="does not say its table"):
         read_trials(tmp_path)
+
+
+def test_several_seeds_are_told_by_their_mean_and_deviation(tmp_path: Path) -> None:
+    folder = tmp_path / "causal"
+    folder.mkdir()
+    for seed, auroc in enumerate((0.8, 0.9)):
+        record = {
+            **vars(Trial("causal-simulated", "NGC", 3, "wind, 30 % points", "ngc", seed)),
+            "scores": {kind: {"auroc": auroc, "auprc": 0.1} for kind in ("cuts", "offdiag", "neighbours")},
+            **{"across": 0.1 * seed, "seconds": 1.0, "command": "casper reproduce", "commit": "abc", "device": "cpu"},
+        }
+        (folder / f"{seed}.json").write_text(json.dumps(record))
+    page = trials_section(read_trials(tmp_path), pictures=())
+    assert page.count("| NGC | 0.8500 ± 0.071 (2 seeds) |") == 2, "of all pairs, and of neighbours"
+    assert "| NGC | 5% |" in page
 
 
 def test_cells_of_a_table_may_hold_bars() -> None:
