@@ -48,7 +48,7 @@ def series(steps: int = 200) -> pd.DataFrame:
 
 
 def test_every_listed_method_can_be_loaded_and_says_what_it_is() -> None:
-    assert list(DISCOVERERS)[:7] == ["casper", "pcmci", "ngc", "esru", "lccm", "ngm", "cuts"]
+    assert list(DISCOVERERS)[:8] == ["casper", "pcmci", "ngc", "esru", "lccm", "ngm", "cuts", "granger"]
     for name, method in DISCOVERERS.items():
         assert method.name == name
         assert len(method.summary) > 5

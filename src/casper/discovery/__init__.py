@@ -32,6 +32,7 @@ _PLACES = {
     "lccm": "casper.discovery.lccm:LccmDiscoverer",
     "ngm": "casper.discovery.ngm:NgmDiscoverer",
     "cuts": "casper.discovery.cuts:CutsDiscoverer",
+    "granger": "casper.discovery.granger:GrangerDiscoverer",
 }
 
 

@@ -7,18 +7,24 @@ so that what only passes through them does not count. Linear, and a matter of se
 with n the steps, and r0 and r_l the mean squares that are left without the source and with its last l steps, l from 1
 to the number of lags: a cause that acts at once need not be sought at every lag. Holes are filled by straight lines:
 where they are many, all is a little less certain than that.
+
+On its own this is a method of causal discovery (not one of the paper's): the strength of a pair is log10 of
+(1 + certainty alone)(1 + certainty beside the rivals). CASPER hears both beside its network, see `by_imputation`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from casper.config import Configuration, require
+from casper.discovery.method import Discoverer, Evidence
 from casper.discovery.recording import Recording
 
 _RIVALS = 3
@@ -28,6 +34,32 @@ _RIDGE = 1e-3
 _LEAST_LEFT = 1e-9
 # Beyond it the logarithm of P is no longer a number.
 _MOST = 1000.0
+
+
+@dataclass(frozen=True)
+class GrangerConfig(Configuration):
+    lags: int = 5
+    """Steps into the past that may foretell."""
+
+    def __post_init__(self) -> None:
+        require(self.lags >= 1, f"lags must be at least 1, not {self.lags}")
+
+
+class GrangerDiscoverer(Discoverer[GrangerConfig]):
+    name = "granger"
+    summary = "linear models with and without a source, alone and beside its rivals (Granger, Econometrica 1969)"
+    meaning = (
+        "how surely the source foretells the target: log10 of (1 + a)(1 + b), where a and b are -log10 of the p-values "
+        "of what a linear model gains by it, alone and beside the three that foretell the target best"
+    )
+    defaults = GrangerConfig()
+
+    def find(self, recording: Recording) -> Evidence:
+        self.require_steps(recording, self.config.lags + 2)
+        found = granger(
+            recording, lags=self.config.lags, targets=lambda count: self.rounds(count, "asking a linear model")
+        )
+        return Evidence(np.log10(1 + np.stack(found)).sum(0))
 
 
 class Certainties(NamedTuple):

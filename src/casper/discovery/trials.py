@@ -61,6 +61,7 @@ _METHODS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("LCCM", "lccm", {}),
     ("NGM", "ngm", {}),
     ("CUTS", "cuts", {}),
+    ("Granger, linear", "granger", {}),
 )
 _SEEDS = dict.fromkeys((("causal-simulated", f"wind, 30 % {kind}") for kind in ("points", "blocks")), 3)
 TRIAL_TABLES = ("dream3", "causal-simulated", "stability")
