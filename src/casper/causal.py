@@ -29,9 +29,8 @@ MEANINGS = {
     "attention": "the share of the attention that goes to the source at that lag, before the gates",
     "rho": "the probability that the gate from the source at that lag is open",
     "influence": "how much the estimate would change, in deviations, if the gate from the source at that lag were shut",
-    "witnesses": "how surely the source foretells the target: log10 of (1 + a)(1 + b)(1 + c), where a, b and c are "
-    "-log10 of the p-values of three tests: what the network loses without the source, what a linear model gains by it "
-    "alone, and what that gains by it beside the three that foretell the target best",
+    "witnesses": "log10 of the product of 1 - log10 p over three tests of whether the source foretells the target, "
+    "one by the network and two linear",
 }
 """What an edge of CASPER's weighs, for people; by `casper.drawn_on.Measure`, or "witnesses"."""
 

@@ -9,8 +9,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from casper.discovery.granger import Certainties, granger
+from casper.discovery import discover
+from casper.discovery.granger import Certainties, GrangerConfig, granger
 from casper.discovery.recording import Recording
+from casper.errors import InputError
 
 
 def chain(*, steps: int = 600, variables: int = 6, seed: int = 0) -> NDArray[np.float64]:
@@ -24,7 +26,7 @@ def chain(*, steps: int = 600, variables: int = 6, seed: int = 0) -> NDArray[np.
 
 
 def asked(series: NDArray[np.float64], *, lags: int = 3) -> Certainties:
-    return granger(Recording.of(series), lags=lags)
+    return granger(Recording.of(series), GrangerConfig(lags=lags))
 
 
 def test_causes_are_certain_and_noise_is_not() -> None:
@@ -98,10 +100,22 @@ def test_constant_and_copied_variables_are_no_trouble() -> None:
 def test_only_candidates_are_asked_about_and_only_they_are_rivals() -> None:
     series = chain()
     candidates = np.array([[1, 2], [0, 2], [0, 3], [0, 1], [0, 1], [0, 1]])
-    alone, beside = granger(Recording.of(series), lags=3, candidates=candidates)
+    alone, beside = granger(Recording.of(series), GrangerConfig(lags=3), candidates=candidates)
     whole = asked(series)
     pairs = {(int(source), target) for target, row in enumerate(candidates) for source in row}
     assert {(int(one), int(other)) for one, other in np.argwhere(alone)} == pairs
     for pair in pairs:
         assert alone[pair] == pytest.approx(whole.alone[pair])
     assert beside[0, 2] > 20, "x2, through which it passes, was no candidate"
+
+
+def test_it_is_a_method_of_its_own() -> None:
+    graph = discover(chain(), method="granger")
+    strongest = graph.pairs().strongest(2).edges
+    assert set(zip(strongest["source"], strongest["target"], strict=True)) == {("x1", "x2"), ("x2", "x3")}
+    alone = discover(chain(), method="granger", rivals=0)
+    assert alone.pairs().strongest(3).edges["source"].tolist().count("x1") == 2, "nobody stands between x1 and x3"
+    with pytest.raises(InputError, match="lags must be at least 1"):
+        discover(chain(), method="granger", lags=0)
+    with pytest.raises(InputError, match="granger needs trajectories of at least 7 steps"):
+        discover(chain(steps=6), method="granger")

@@ -36,7 +36,7 @@ from torch import Tensor
 
 from casper.causal import MEANINGS
 from casper.config import Configuration, ModelConfig, TrainingConfig, require
-from casper.discovery.granger import granger
+from casper.discovery.granger import GrangerConfig, granger
 from casper.discovery.method import Discoverer, Evidence
 from casper.discovery.recording import Recording
 from casper.discovery.silence import Asked, Lost, answered
@@ -243,7 +243,7 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
                 by_lag += answered(network, batches)
         linear = granger(
             recording,
-            lags=steps - 1,
+            GrangerConfig(lags=steps - 1),
             candidates=candidates.numpy(),
             targets=lambda count: self.rounds(count, "asking a linear model"),
         )

@@ -27,9 +27,6 @@ from casper.config import Configuration, require
 from casper.discovery.method import Discoverer, Evidence
 from casper.discovery.recording import Recording
 
-_RIVALS = 3
-# Of the predictors' variances, added to them: steps that follow each other closely tell nearly the same.
-_RIDGE = 1e-3
 # Of the target's variance: what is left is no less than this, lest a copy of another variable be infinitely certain.
 _LEAST_LEFT = 1e-9
 # Beyond it the logarithm of P is no longer a number.
@@ -40,25 +37,26 @@ _MOST = 1000.0
 class GrangerConfig(Configuration):
     lags: int = 5
     """Steps into the past that may foretell."""
+    rivals: int = 3
+    """Beside so many others a source is asked about for the second time."""
+    ridge: float = 1e-3
+    """Of the predictors' variances, added to them: steps that follow each other closely tell nearly the same."""
 
     def __post_init__(self) -> None:
         require(self.lags >= 1, f"lags must be at least 1, not {self.lags}")
+        require(self.rivals >= 0, f"rivals must not be negative, not {self.rivals}")
+        require(self.ridge > 0, f"ridge must be positive, not {self.ridge}")
 
 
 class GrangerDiscoverer(Discoverer[GrangerConfig]):
     name = "granger"
     summary = "linear models with and without a source, alone and beside its rivals (Granger, Econometrica 1969)"
-    meaning = (
-        "how surely the source foretells the target: log10 of (1 + a)(1 + b), where a and b are -log10 of the p-values "
-        "of what a linear model gains by it, alone and beside the three that foretell the target best"
-    )
+    meaning = "log10 of the product of 1 - log10 p over two linear tests of whether the source foretells the target"
     defaults = GrangerConfig()
 
     def find(self, recording: Recording) -> Evidence:
         self.require_steps(recording, self.config.lags + 2)
-        found = granger(
-            recording, lags=self.config.lags, targets=lambda count: self.rounds(count, "asking a linear model")
-        )
+        found = granger(recording, self.config, targets=lambda count: self.rounds(count, "asking a linear model"))
         return Evidence(np.log10(1 + np.stack(found)).sum(0))
 
 
@@ -71,27 +69,28 @@ class Certainties(NamedTuple):
 
 def granger(
     recording: Recording,
+    config: GrangerConfig,
     *,
-    lags: int,
     candidates: NDArray[np.int64] | None = None,
     targets: Callable[[int], Iterable[int]] = range,
 ) -> Certainties:
     """candidates: (N, K), the sources to ask about for each target; None: all others. targets: what to go through
     instead of range(N), to show how far it is."""
-    values, _ = recording.standardised().filled().windows(lags + 1)
+    values, _ = recording.standardised().filled().windows(config.lags + 1)
     values = values - values.mean(0)
     past, now = np.ascontiguousarray(values[:, -2::-1].swapaxes(1, 2)), values[:, -1]  # (M, N, L), lag 1 first; (M, N)
-    seen = _Seen(past, now, np.einsum("mnk,mnl->nkl", past, past) / len(past) + _RIDGE * np.eye(lags))
+    within = np.einsum("mnk,mnl->nkl", past, past) / len(past) + config.ridge * np.eye(config.lags)
+    seen = _Seen(past, now, within, config.ridge)
     alone, beside = (np.zeros((recording.variables,) * 2) for _ in range(2))
     everybody = np.arange(recording.variables)
     for target in targets(recording.variables):
         others = everybody[everybody != target] if candidates is None else candidates[target]
         alone[others, target] = seen.certainty(target, others, beside=[])
         ranked = others[np.argsort(-alone[others, target], kind="stable")]
-        rivals, rest = ranked[:_RIVALS], ranked[_RIVALS:]
+        rivals, rest = np.split(ranked, [config.rivals])
         beside[rest, target] = seen.certainty(target, rest, beside=rivals)
         for rival in rivals:  # its own rivals are the others, and the next one
-            nearest = ranked[: _RIVALS + 1]
+            nearest = ranked[: config.rivals + 1]
             beside[rival, target] = seen.certainty(target, np.array([rival]), beside=nearest[nearest != rival])[0]
     return Certainties(alone, beside)
 
@@ -102,6 +101,7 @@ class _Seen(NamedTuple):
     past: NDArray[np.float64]
     now: NDArray[np.float64]
     within: NDArray[np.float64]
+    ridge: float
 
     def certainty(self, target: int, sources: NDArray[np.int64], *, beside: Iterable[int]) -> NDArray[np.float64]:
         """Of each source (S,), given the target's own past and that of the ones beside it."""
@@ -111,7 +111,7 @@ class _Seen(NamedTuple):
         y = self.now[:, target]
         variance = y @ y / count
         own = known.T @ known / count
-        own += _RIDGE * np.eye(len(own))
+        own += self.ridge * np.eye(len(own))
         shared = (told.T @ known / count).reshape(len(sources), lags, known.shape[1])
         by_known = np.linalg.solve(own, known.T @ y / count)  # (B,)
         left = variance - (known.T @ y / count) @ by_known
