@@ -14,11 +14,11 @@ lag t - t' >= 1, of which the strongest lag counts.
 - measure "witnesses" (ours): how surely the source foretells the target, by three tests that err in different ways.
   a: what the network's estimates lose when the source is hidden (`casper.discovery.silence`); it knows curved effects
   and sets every source against all others, but where these tell much the same, nobody is missed. b and c: what a linear
-  model gains by the source alone, and beside its strongest rivals (`casper.discovery.granger`). With
-  a, b and c for -log10 of the p-values the strength is log10((1 + a)(1 + b)(1 + c)): everyone's word counts, and nobody
-  can shout the others down. A foretold value's lags weigh as strongly as the network answers to the source at each.
+  model gains by the source alone, and beside its strongest rivals (`casper.discovery.granger`). With a, b and c for
+  -log10 of the p-values the strength is log10((1 + a)(1 + b)(1 + c)): everyone's word counts, and nobody can shout the
+  others down. A foretold value's lags weigh as strongly as the network answers to the source at each.
 
-Holes need no filling: what is not observed is not visible to the network.
+Holes need no filling: what is not observed is not visible to the network. Only the linear model fills them, by lines.
 """
 
 from __future__ import annotations
