@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 from casper.errors import InputError
 from casper.files import atomic
 from casper.published import Spread
+from casper.result_files import read_record, refuse_lacking
 from casper.sampling_results import SamplingResult, read_samplings
 from casper.trial_results import TrialResult, read_trials
 
@@ -183,11 +183,11 @@ def read_results(folder: Path) -> Results:
     for path in sorted(folder.glob("*.json")):
         if path.name.startswith("benchmark-"):
             continue
-        record = _record(path)
+        record = read_record(path)
         if "table" in record:
             runs.append(_run(path, record))
         else:
-            _refuse_lacking(path, record, _NEEDED, "casper evaluate --out")
+            refuse_lacking(path, record, _NEEDED, "casper evaluate --out")
             evaluations.append(Evaluation(**_scores(path, record), weights=record.get("weights")))
     _refuse_twins(runs)
     return Results(
@@ -202,7 +202,7 @@ def read_run(path: Path) -> TrainedRun:
     """One result file of `casper reproduce`."""
     if not path.is_file():
         raise InputError(f"there is no file {path}")
-    record = _record(path)
+    record = read_record(path)
     if "table" not in record:
         raise InputError(f"{path} holds no run of `casper reproduce`")
     return _run(path, record)
@@ -224,18 +224,8 @@ def _place(dataset: str) -> tuple[int, str]:
     return (names.index(dataset) if dataset in DATASETS else len(names), dataset)
 
 
-def _record(path: Path) -> dict[str, Any]:
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{path} is not readable JSON: {error}") from error
-    if not isinstance(record, dict):
-        raise InputError(f"{path} holds no result")
-    return record
-
-
 def _run(path: Path, record: Mapping[str, Any]) -> TrainedRun:
-    _refuse_lacking(path, record, _NEEDED_OF_RUNS, "casper reproduce")
+    refuse_lacking(path, record, _NEEDED_OF_RUNS, "casper reproduce")
     if record["table"] in _WITH_VALUES and record.get("value") is None:
         raise InputError(f"{path} does not say its value; write it again with casper reproduce {record['table']}")
     steps_of_epoch = record["training"].get("batches_per_epoch", 1)
@@ -275,12 +265,6 @@ def _epoch(record: Mapping[str, Any], steps: int) -> Epoch:
 
 def _shares(values: Sequence[float] | None) -> tuple[float, ...] | None:
     return tuple(values) if values else None
-
-
-def _refuse_lacking(path: Path, record: Mapping[str, Any], needed: Sequence[str], command: str) -> None:
-    lacking = [key for key in needed if key not in record]
-    if lacking:
-        raise InputError(f"{path} does not say its {', '.join(lacking)}; write it again with {command}")
 
 
 def _refuse_twins(runs: Iterable[TrainedRun]) -> None:

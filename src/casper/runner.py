@@ -21,7 +21,6 @@ from casper.progress import Tell, told_by_many
 from casper.reproduction import Run
 from casper.train import Accelerator, fewer_threads
 
-_MODEL = "model"
 _PATIENCE = 1.0
 """Seconds that processes wait for one another before they look around."""
 
@@ -46,6 +45,11 @@ class Workshop:
 
     def done(self, run: Run) -> bool:
         return self.result_of(run).exists()
+
+
+def fitted_model(work: Path, run: Run) -> Path:
+    """Where a run leaves its fitted model."""
+    return work / run.name / "model"
 
 
 def do_runs(runs: Sequence[Run], workshop: Workshop, *, tell: Callable[[str], None]) -> dict[str, str]:
@@ -199,7 +203,7 @@ def _do(run: Run, workshop: Workshop, benchmark: Benchmark, progress: bool | str
         **provenance(seed=run.seed, device=device_name(workshop.device), started=begun),
     }
     if isinstance(imputer, NeuralImputer):
-        imputer.save_pretrained(folder / _MODEL, force=True)
+        imputer.save_pretrained(fitted_model(workshop.work, run), force=True)
     workshop.results.mkdir(parents=True, exist_ok=True)
     write_result(workshop.result_of(run), record)
     return record

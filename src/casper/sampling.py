@@ -24,6 +24,7 @@ from casper.methods import load_model
 from casper.metrics import score_windows
 from casper.neural import NeuralImputer
 from casper.reproduction import runs_of
+from casper.runner import fitted_model
 from casper.sampling_results import FOLDER
 from casper.train import Accelerator
 
@@ -143,7 +144,7 @@ def _model(trial: SamplingTrial, room: SamplingRoom) -> NeuralImputer[Any, Any]:
             raise InputError(f"no weights are shipped for {trial.dataset}")
         return load_model(trial.dataset, device=room.device)
     (run,) = runs_of("baselines", datasets=[trial.dataset], rows=[trial.row], seeds=[trial.seed])
-    folder = room.work / run.name / "model"
+    folder = fitted_model(room.work, run)
     if not folder.is_dir():
         raise InputError(
             f"there is no fitted model in {folder}; train it with: casper reproduce baselines --dataset "

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from casper.errors import InputError
 from casper.markdown import image, table
+from casper.result_files import read_records
 
 FOLDER = "sampling"
 """Where these files lie, in the folder of results."""
@@ -42,13 +40,10 @@ class SamplingResult:
 
 def read_samplings(results: Path) -> tuple[SamplingResult, ...]:
     """Of a folder of results, cheapest first; none where there are none."""
-    found: list[SamplingResult] = []
-    for path in sorted((results / FOLDER).glob("*.json")):
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        lacking = [key for key in _NEEDED if key not in record]
-        if lacking:
-            raise InputError(f"{path} does not say its {', '.join(lacking)}; write it again with casper reproduce")
-        found.append(SamplingResult(file=path.name, **{name: record[name] for name in _NEEDED}))
+    found = [
+        SamplingResult(file=file, **{name: record[name] for name in _NEEDED})
+        for file, record in read_records(results / FOLDER, _NEEDED)
+    ]
     return tuple(sorted(found, key=lambda one: (one.dataset, one.row, (one.steps or 0) * one.samples, one.samples)))
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from casper.errors import InputError
 from casper.markdown import image, table
 from casper.published import DREAM3_AUROC
+from casper.result_files import read_records
 
 FOLDER = "causal"
 """Where these files lie, in the folder of results."""
@@ -48,21 +46,16 @@ class TrialResult:
 
 def read_trials(results: Path) -> tuple[TrialResult, ...]:
     """Of a folder of results; none where there are no trials."""
-    found: list[TrialResult] = []
-    for path in sorted((results / FOLDER).glob("*.json")):
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        lacking = [key for key in _NEEDED if key not in record]
-        if lacking:
-            raise InputError(f"{path} does not say its {', '.join(lacking)}; write it again with casper reproduce")
-        found.append(
-            TrialResult(
-                file=path.name,
-                across=record.get("across"),
-                strongest=record.get("strongest"),
-                stability=record.get("stability"),
-                **{name: record[name] for name in _NEEDED},
-            )
+    found = [
+        TrialResult(
+            file=file,
+            across=record.get("across"),
+            strongest=record.get("strongest"),
+            stability=record.get("stability"),
+            **{name: record[name] for name in _NEEDED},
         )
+        for file, record in read_records(results / FOLDER, _NEEDED)
+    ]
     return tuple(sorted(found, key=lambda one: (one.table, one.number, one.dataset, one.seed)))
 
 
@@ -109,7 +102,8 @@ def _simulated(trials: Sequence[TrialResult], pictures: Collection[str]) -> str:
         "## Causal discovery where the truth is known and readings are missing",
         "AUROC over pairs of two different variables. wind: the simulated network of `casper.simulate`; var: a linear "
         "vector autoregression; lorenz: Lorenz-96. Readings are missing at single points, or in blocks of 5 to 20 "
-        "steps. A seed is another system with other holes; CASPER's method was settled on seeds beyond 100.",
+        "steps. A seed is another system with other holes; how CASPER weighs its witnesses was settled on seeds beyond "
+        "100.",
         image("causal-simulated.png", "AUROC by share of missing readings", pictures),
     ]
     for system in dict.fromkeys(one.dataset.partition(", ")[0] for one in trials):

@@ -134,7 +134,6 @@ class AdditiveAttention(nn.Module):
         self.first, self.second = nn.PReLU(init=0.2), nn.PReLU(init=0.25)
         self.hidden, self.out = nn.Linear(width, width), nn.Linear(width, width)
         self.score = nn.Linear(width, 1, bias=False)
-
         self.context = Repeated(_context)
 
     def forward(self, h: Tensor, readable: Tensor | None, edges: Edges) -> Tensor:

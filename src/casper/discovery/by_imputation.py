@@ -36,7 +36,7 @@ from torch import Tensor
 
 from casper.causal import MEANINGS
 from casper.config import Configuration, ModelConfig, TrainingConfig, require
-from casper.discovery.granger import GrangerConfig, granger
+from casper.discovery.granger import GrangerConfig, granger, together
 from casper.discovery.method import Discoverer, Evidence
 from casper.discovery.recording import Recording
 from casper.discovery.silence import Asked, Lost, answered
@@ -247,8 +247,8 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
             candidates=candidates.numpy(),
             targets=lambda count: self.rounds(count, "asking a linear model"),
         )
-        certainties = np.stack((lost.certainty().cpu().numpy(), linear.alone, linear.beside_rivals))
-        strength = np.log10(1 + certainties).sum(0) * _by_source(torch.ones(candidates.shape), candidates)
+        strength = together(lost.certainty().cpu().numpy(), *linear)
+        strength *= _by_source(torch.ones(candidates.shape), candidates)
         if self.config.task == "imputation":
             return Evidence(strength)
         share = (by_lag / by_lag.amax(0).clamp_min(1e-30)).cpu().numpy()

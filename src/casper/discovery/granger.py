@@ -57,7 +57,7 @@ class GrangerDiscoverer(Discoverer[GrangerConfig]):
     def find(self, recording: Recording) -> Evidence:
         self.require_steps(recording, self.config.lags + 2)
         found = granger(recording, self.config, targets=lambda count: self.rounds(count, "asking a linear model"))
-        return Evidence(np.log10(1 + np.stack(found)).sum(0))
+        return Evidence(together(*found))
 
 
 class Certainties(NamedTuple):
@@ -95,6 +95,11 @@ def granger(
     return Certainties(alone, beside)
 
 
+def together(*certainties: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The strength of pairs of which several tests are as certain as that: log10 of the product of 1 + each."""
+    return np.log10(1 + np.stack(certainties)).sum(0)
+
+
 class _Seen(NamedTuple):
     """past: (M, N, L) and now: (M, N), centred; within: (N, L, L), the covariances of each variable's lags."""
 
@@ -113,8 +118,9 @@ class _Seen(NamedTuple):
         own = known.T @ known / count
         own += self.ridge * np.eye(len(own))
         shared = (told.T @ known / count).reshape(len(sources), lags, known.shape[1])
-        by_known = np.linalg.solve(own, known.T @ y / count)  # (B,)
-        left = variance - (known.T @ y / count) @ by_known
+        with_known = known.T @ y / count
+        by_known = np.linalg.solve(own, with_known)
+        left = variance - with_known @ by_known
         # What a source adds: its covariances with what the known ones leave of the target, and of itself (Schur).
         news = (told.T @ y / count).reshape(len(sources), lags) - shared @ by_known
         spread = self.within[sources] - shared @ np.linalg.solve(own, shared.swapaxes(1, 2))
