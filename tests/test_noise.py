@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from casper.noise import Noise, PairNoise
+from casper.noise import MIX, Noise, PairNoise, low_bits, mix
 
 INDEX = torch.tensor([[1, 2], [0, 2], [1, 0]])
 
@@ -103,3 +103,20 @@ def test_draws_of_pairs_are_finite_and_the_same_in_half_precision() -> None:
     half = noise.draw(index, batch=4, steps=12, dtype=torch.bfloat16)
     assert half.isfinite().all()
     assert torch.equal(half, single.bfloat16())
+
+
+def hashed(x: int) -> int:
+    """`mix` in Python's own numbers."""
+    x ^= x >> MIX[0]
+    x = x * MIX[1] % 2**32
+    x ^= x >> MIX[2]
+    x = x * MIX[3] % 2**32
+    return x ^ x >> MIX[4]
+
+
+def test_the_hash_is_that_of_unsigned_32_bit_numbers() -> None:
+    numbers = [0, 1, 12345, 2**31 - 1, 2**31, 2**32 - 1, 0xDEADBEEF]
+    ours = mix(low_bits(torch.tensor(numbers))).long() % 2**32
+    assert ours.tolist() == [hashed(number) for number in numbers]
+    beyond = mix(low_bits(torch.tensor([2**32 + 7, 2**40 + 2**31]))).long() % 2**32
+    assert beyond.tolist() == [hashed(7), hashed(2**31)]
