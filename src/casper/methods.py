@@ -22,6 +22,7 @@ _PLACES = {
     "knn": "casper.baselines.knn:NeighbourMeanImputer",
     "mf": "casper.baselines.mf:MatrixFactorizationImputer",
     "mice": "casper.baselines.mice:ChainedEquationsImputer",
+    "kriging": "casper.baselines.kriging:KrigingImputer",
     "var": "casper.baselines.var:VectorAutoregressionImputer",
     "rgain": "casper.baselines.rgain:RgainImputer",
     "brits": "casper.baselines.brits:BritsImputer",

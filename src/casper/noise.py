@@ -60,7 +60,7 @@ class Noise:
 
     def _hashed(self, first: int, last: int) -> Tensor:
         key = self._next_key()
-        places, key = low_bits(torch.arange(first, last, device=key.device)), low_bits(key)
+        places, key = torch.arange(first, last, dtype=torch.int32, device=key.device), low_bits(key)
         return shifted(mix(mix(places ^ key[0]) ^ key[1]), 8).to(torch.float32) * 2.0**-24
 
 

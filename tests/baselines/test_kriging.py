@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor
+
+from casper.baselines.kriging import KrigingConfig, KrigingImputer, KrigingNetwork
+from casper.baselines.linear import LinearImputer
+from casper.config import TrainingConfig
+from casper.errors import InputError
+from casper.learning import Example
+from casper.noise import Noise
+from casper.simulate import Simulation
+
+SENSORS, STEPS, CLOCK = 4, 6, 2
+SMALL: dict[str, Any] = {"device": "cpu", "window": 12, "epochs": 2, "batches_per_epoch": 5}
+
+
+def table(steps: int = 400, sensors: int = SENSORS, *, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Values, visible cells and clock of sensors that follow a common, smooth signal."""
+    random = np.random.default_rng(seed)
+    common = np.convolve(random.standard_normal(steps + 9), np.hanning(12)[1:-1], mode="valid")[:, None]
+    values = common + 0.3 * random.standard_normal((steps, sensors))
+    visible = random.random(values.shape) < 0.8
+    clock = np.stack((np.sin(np.arange(steps)), np.cos(np.arange(steps))), axis=1)
+    return torch.tensor(values * visible).float(), torch.tensor(visible), torch.tensor(clock).float()
+
+
+def network(sensors: int = SENSORS, **settings: Any) -> KrigingNetwork:
+    net = KrigingNetwork(KrigingConfig(window=STEPS, **settings), sensors=sensors, clock=CLOCK)
+    net.read_table(*table(sensors=sensors))
+    return net.eval()
+
+
+def windows(count: int = 2, sensors: int = SENSORS) -> tuple[Tensor, Tensor, Tensor]:
+    """(B, N, T), (B, N, T), (B, T, F)."""
+    values, visible, clock = table(count * STEPS, sensors, seed=1)
+    return (
+        values.unflatten(0, (count, STEPS)).mT.contiguous(),
+        visible.unflatten(0, (count, STEPS)).mT.contiguous(),
+        clock.unflatten(0, (count, STEPS)),
+    )
+
+
+# ---------------------------------------------------------------------- the estimate
+
+
+@torch.no_grad()
+def covariance_of_cells(net: KrigingNetwork, i: int, t: int, j: int, u: int) -> float:
+    """As the docstring writes it, cell by cell."""
+    total = 0.0
+    for r, scale in enumerate(net.log_scale.exp().tolist()):
+        apart = abs(t - u) / scale
+        along = np.exp(-apart) if r < 4 else (1 + np.sqrt(3) * apart) * np.exp(-np.sqrt(3) * apart)
+        weight, amplitude = net.log_weight[r].exp().tolist(), net.log_amplitude[r].exp().tolist()
+        c = float(net.correlation[i, j])
+        across = sum(w * c**power for w, power in zip(weight[:4], (1, 2, 4, 12), strict=True)) + weight[4] * (i == j)
+        total += (across * amplitude[i] * amplitude[j] + float(net.relation[r, i] @ net.relation[r, j])) * along
+    return total
+
+
+@torch.no_grad()
+def test_the_estimate_is_the_conditional_mean_of_the_documented_field() -> None:
+    net = network()
+    values, visible, clock = windows()
+    for parameter in net.parameters():
+        parameter.add_(0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(2)))
+    estimate = net.impute(values, visible, clock)
+    assert net.skew == 0
+    cells = [(i, t) for i in range(SENSORS) for t in range(STEPS)]
+    for window in range(2):
+        seen = [cell for cell in cells if visible[window][cell]]
+        course = {(i, t): float(net.course[0, i] + clock[window, t] @ net.course[1:, i]) for i, t in cells}
+        y = np.array([(float(values[window][c]) - course[c]) / float(net.deviation[c[0]]) for c in seen])
+        system = np.array([[covariance_of_cells(net, *a, *b) for b in seen] for a in seen])
+        system += np.diag([float(net.log_noise[i].exp()) + 1e-4 for i, _ in seen])
+        for cell in set(cells) - set(seen):
+            row = np.array([covariance_of_cells(net, *cell, *b) for b in seen])
+            expected = course[cell] + float(net.deviation[cell[0]]) * float(row @ np.linalg.solve(system, y))
+            assert float(estimate[window][cell]) == pytest.approx(expected, abs=2e-3)
+
+
+@torch.no_grad()
+def test_readings_stay_and_what_is_hidden_is_not_read() -> None:
+    net = network()
+    values, visible, clock = windows()
+    estimate = net.impute(values, visible, clock)
+    assert torch.equal(estimate[visible], values[visible])
+    assert torch.equal(net.impute(values.masked_fill(~visible, 99.0), visible, clock), estimate)
+
+
+@torch.no_grad()
+def test_a_window_without_readings_is_filled_with_the_courses() -> None:
+    net = network()
+    values, visible, clock = windows(1)
+    estimate = net.impute(values, torch.zeros_like(visible), clock)
+    course = net.course[0][:, None] + (clock[0] @ net.course[1:]).T
+    torch.testing.assert_close(estimate[0], course)
+
+
+def test_every_number_is_learned() -> None:
+    net = network()
+    values, visible, clock = windows()
+    hidden = visible & (torch.rand(visible.shape, generator=torch.Generator().manual_seed(0)) < 0.4)
+    example = Example(values, visible, hidden, clock, hidden.sum())
+    net.loss(example, Noise.silent(), training=TrainingConfig(), temperature=torch.ones(())).loss.backward()
+    for name, parameter in net.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().max() > 0, name
+
+
+# ---------------------------------------------------------------------- what is read off the table
+
+
+def test_skewed_readings_are_straightened_and_bent_back() -> None:
+    values, visible, clock = table()
+    for sign in (1.0, -1.0):
+        net = KrigingNetwork(KrigingConfig(window=STEPS), sensors=SENSORS, clock=CLOCK)
+        net.read_table(sign * (2 * values).exp() * visible, visible, clock)
+        assert net.skew == sign
+        skewed = sign * (2 * values[visible]).exp()
+        torch.testing.assert_close(net._bent_back(net._straightened(skewed)), skewed, rtol=1e-4, atol=1e-4)
+        order = net._straightened(skewed[skewed.argsort()])
+        assert (order.diff() >= 0).all()
+
+
+def test_correlations_fit_together_and_silent_sensors_have_none() -> None:
+    net = KrigingNetwork(KrigingConfig(window=STEPS), sensors=SENSORS, clock=CLOCK)
+    values, visible, clock = table()
+    visible[:, 0] = False
+    net.read_table(values * visible, visible, clock)
+    assert torch.linalg.eigvalsh(net.correlation).min() > 0
+    assert net.correlation.diagonal().tolist() == pytest.approx([1.0] * SENSORS)
+    assert net.correlation[0, 1:].abs().max() < 1e-6
+    assert net.correlation[1, 2] > 0.7
+    assert all(torch.isfinite(buffer).all() for buffer in net.buffers())
+
+
+@torch.no_grad()
+def test_patches_estimate_every_sensor_once_and_read_the_ones_that_tell_most() -> None:
+    net = network(12, patch=5, together=2)
+    patches = net._make_patches()
+    targets = [int(sensor) for patch in patches for sensor in patch.sensors[: patch.targets]]
+    assert sorted(targets) == list(range(12))
+    assert all(len(patch.sensors) == 5 == len(patch.sensors.unique()) for patch in patches)
+    values, visible, clock = windows(sensors=12)
+    estimate = net.impute(values, visible, clock)
+    whole = network(12).impute(values, visible, clock)
+    assert torch.isfinite(estimate).all()
+    assert not torch.equal(estimate, whole)
+    assert float((estimate - whole).abs().mean()) < 0.2
+
+
+# ---------------------------------------------------------------------- the imputer
+
+
+def test_on_smooth_fields_it_is_better_than_a_straight_line() -> None:
+    steps = np.arange(24 * 40)
+    random = np.random.default_rng(0)
+    slow = np.stack([np.sin(steps / period + random.random()) for period in (3.0, 7.0, 31.0)], axis=1)
+    truth = slow @ random.random((3, 6)) + 0.02 * random.standard_normal((len(steps), 6))
+    complete = pd.DataFrame(truth, pd.date_range("2024-01-01", periods=len(steps), freq="h"), list("abcdef"))
+    holes = random.random(truth.shape) < 0.3
+    ours, line = (
+        np.abs(imputer.fit(complete.mask(holes)).impute(complete.mask(holes)).to_numpy() - truth)[holes].mean()
+        for imputer in (
+            KrigingImputer(**{**SMALL, "window": 24, "epochs": 4, "batches_per_epoch": 10}),
+            LinearImputer(),
+        )
+    )
+    assert ours < 0.7 * line
+
+
+def test_wrong_settings_are_refused() -> None:
+    for settings, told in (({"rank": 0}, "rank"), ({"patch": 1}, "patch"), ({"patch": 4, "together": 5}, "together")):
+        with pytest.raises(InputError, match=told):
+            KrigingImputer(**settings)
+
+
+def test_a_saved_model_fills_as_before(six_sensors: Simulation, tmp_path: Any) -> None:
+    model = KrigingImputer(**SMALL).fit(six_sensors.table, sensors=six_sensors.sensors)
+    filled = model.impute(six_sensors.table)
+    again = KrigingImputer.from_pretrained(model.save_pretrained(tmp_path / "model"))
+    pd.testing.assert_frame_equal(again.impute(six_sensors.table), filled)
