@@ -53,6 +53,7 @@ def tiny_settings() -> dict[str, Any]:
         "batches_per_epoch": 10,
         "batch_size": 4,
         "validation_cells": 5_000,
+        "kriging": False,
     }
 
 

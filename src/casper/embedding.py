@@ -44,9 +44,7 @@ def guess_from_time(values: Tensor, visible: Tensor) -> Tensor:
     only, or 0; and how near they are: 1 / (1 + steps), 0 where there is none.
     """
     steps = visible.shape[-1]
-    step = torch.arange(steps, dtype=torch.int32, device=visible.device)
-    before = torch.where(visible, step, -1).cummax(-1).values
-    after = torch.where(visible, step, steps).flip(-1).cummin(-1).values.flip(-1)
+    step, before, after = _readings_around(visible)
     some_before, some_after = before >= 0, after < steps
     value_before = values.gather(-1, before.clamp_min(0).long())
     value_after = values.gather(-1, after.clamp_max(steps - 1).long())
@@ -57,6 +55,23 @@ def guess_from_time(values: Tensor, visible: Tensor) -> Tensor:
     near_before = torch.where(some_before, 1 / (1 + since), 0.0)
     near_after = torch.where(some_after, 1 / (1 + until), 0.0)
     return torch.stack((guess, near_before, near_after), dim=-1)
+
+
+def steps_to_reading(visible: Tensor) -> Tensor:
+    """(B, N, T): how far the sensor's own nearest visible step is; as much as a window has where there is none."""
+    steps = visible.shape[-1]
+    step, before, after = _readings_around(visible)
+    since, until = torch.where(before >= 0, step - before, steps), torch.where(after < steps, after - step, steps)
+    return torch.minimum(since, until)
+
+
+def _readings_around(visible: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(T,), (B, N, T), (B, N, T): the steps, and of each the last visible one up to it (or -1) and the next (or T)."""
+    steps = visible.shape[-1]
+    step = torch.arange(steps, dtype=torch.int32, device=visible.device)
+    before = torch.where(visible, step, -1).cummax(-1).values
+    after = torch.where(visible, step, steps).flip(-1).cummin(-1).values.flip(-1)
+    return step, before, after
 
 
 class CellProjection(nn.Module):

@@ -10,6 +10,7 @@ import pandas as pd
 import torch
 
 from casper.causal import CausalGraph
+from casper.companion import fit_kriging, mix_in_kriging
 from casper.config import ModelConfig, TrainingConfig
 from casper.config import preset as find_preset
 from casper.drawn_on import DrawnOn, Measure, measured, parts_of
@@ -20,7 +21,7 @@ from casper.model import CasperNetwork
 from casper.neural import NeuralImputer, Recipe
 from casper.progress import progress_over
 from casper.prompts import install_prompts, pretrained_prompts
-from casper.train import Accelerator, TrainingData
+from casper.train import Accelerator, TrainingData, watched_starts
 from casper.windows import Window, spread_starts
 
 # The share of a window's cells that are hidden to see what the model draws on to fill them.
@@ -59,6 +60,8 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
         return CasperNetwork(self.config, neighbour_index=index, neighbour_present=present, clock=clock)
 
     def prepare_network(self, network: CasperNetwork, data: TrainingData, folder: Path) -> None:
+        if self.config.kriging:
+            fit_kriging(network, data, seed=self.seed, folder=folder, progress=self.progress)
         if self.config.decoder in ("prompts", "mlp"):
             return
         bank = pretrained_prompts(
@@ -72,6 +75,11 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
             progress=self.progress,
         )
         install_prompts(network, bank)
+
+    def finish_network(self, network: CasperNetwork, data: TrainingData) -> float | None:
+        if not self.config.kriging:
+            return None
+        return mix_in_kriging(network, data, watched_starts(data, self.training, self.config.window))
 
     def neighbours(self, graph: SensorGraph) -> tuple[torch.Tensor, torch.Tensor]:
         if not self.config.graph:

@@ -21,8 +21,9 @@ from torch.nn import functional as F
 
 from casper.attention import AttentionDetails
 from casper.config import ModelConfig, TrainingConfig
-from casper.embedding import CellProjection, Cells, Level, Positions, guess_from_time
+from casper.embedding import CellProjection, Cells, Level, Positions, guess_from_time, steps_to_reading
 from casper.encoder import CausalAttention, EncoderLayer
+from casper.kriging import KrigingConfig, KrigingNetwork
 from casper.learning import Example, Outcome, WindowNetwork
 from casper.neighbourhood import EdgeLists, Neighbourhood
 from casper.noise import Noise
@@ -33,6 +34,9 @@ SAMPLED_BANK = 4
 _SHARP_AFTER = 0.7
 # Into so many parts the questions to the prompts are cut on a GPU, each of whose processors works on one at a time.
 _PARTS_ON_GPU = 264
+KRIGING_DISTANCES = (1, 3, 8)
+"""Upper ends, in steps to the sensor's nearest reading, of the classes with a share of kriging each; the last has none.
+"""
 
 
 class Prediction(NamedTuple):
@@ -103,6 +107,7 @@ class CasperNetwork(WindowNetwork):
     config: ModelConfig
     neighbour_index: Tensor
     neighbour_present: Tensor
+    kriging_share: Tensor
 
     def __init__(self, config: ModelConfig, *, neighbour_index: Tensor, neighbour_present: Tensor, clock: int) -> None:
         """neighbour_index, neighbour_present: (N, K), see `SensorGraph.neighbour_table`; clock: number of features."""
@@ -129,6 +134,10 @@ class CasperNetwork(WindowNetwork):
             self.decoder = nn.Sequential(nn.Linear(config.width, config.width), nn.ReLU(), nn.Linear(config.width, 1))
         else:
             self.decoder = PromptDecoder(config)
+        self.kriging = None
+        if config.kriging:
+            self.kriging = KrigingNetwork(KrigingConfig(window=config.window), sensors=sensors, clock=clock)
+            self.register_buffer("kriging_share", torch.zeros(len(KRIGING_DISTANCES) + 1))
         if config.guess:  # it is the first estimate
             last = self.decoder.out[-1] if isinstance(self.decoder, PromptDecoder) else self.decoder[-1]
             assert isinstance(last, nn.Linear)
@@ -168,7 +177,11 @@ class CasperNetwork(WindowNetwork):
         return Outcome(error + training.sparsity * predicted.rho_mean.sum(), predicted.rho_mean)
 
     def impute(self, values: Tensor, visible: Tensor, clock: Tensor) -> Tensor:
-        return self(values, visible, clock).estimate
+        estimate = self(values, visible, clock).estimate
+        if self.kriging is None or not self.kriging_share.any():
+            return estimate
+        linear = self.kriging.impute(values, visible, clock)
+        return torch.lerp(estimate, linear, self.kriging_share[distance_class(visible)])
 
     def embed(self, values: Tensor, visible: Tensor, clock: Tensor) -> Tensor:
         """The encoder's embeddings, (B, N, T, D)."""
@@ -267,3 +280,9 @@ class CasperNetwork(WindowNetwork):
     def _neighbourhood(self) -> Neighbourhood:
         lists = EdgeLists(*(self.get_buffer(f"edges_{name}") for name in EdgeLists._fields))
         return Neighbourhood(self.neighbour_index, self.neighbour_present, self._full, lists)
+
+
+def distance_class(visible: Tensor) -> Tensor:
+    """(B, N, T): the number of the share of kriging of each cell."""
+    ends = torch.tensor(KRIGING_DISTANCES, dtype=torch.int32, device=visible.device)
+    return torch.bucketize(steps_to_reading(visible), ends)

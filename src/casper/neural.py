@@ -88,6 +88,7 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
         self._scaler: Scaler | None = None
         self._periods: tuple[float, ...] = ()
         self._linear_mae: float | None = None
+        self._finished_mae: float | None = None
         self._folder: Path | None = None
         self._tensorboard = False
 
@@ -115,6 +116,9 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
 
     def prepare_network(self, network: NetworkT, data: TrainingData, folder: Path) -> None:
         """Whatever comes before the training."""
+
+    def finish_network(self, network: NetworkT, data: TrainingData) -> float | None:
+        """Whatever comes after it; the validation error, if it has changed."""
 
     def neighbours(self, graph: SensorGraph) -> tuple[torch.Tensor, torch.Tensor]:
         """A table of the sensors that belong together, see `SensorGraph.neighbour_table`."""
@@ -226,9 +230,17 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
                 tensorboard=self._tensorboard,
             )
         network.load_state_dict(result.weights)
+        self._finished_mae = self.finish_network(network.eval(), data)
         # Only now: a training that fails leaves the model as it was.
         self.network, self.result, self._scaler, self._periods = network.eval(), result, scaler, periods
         return data
+
+    @property
+    def validation_mae(self) -> float | None:
+        """Of a model that was fitted just now."""
+        if self._finished_mae is not None:
+            return self._finished_mae
+        return None if self.result is None else self.result.best_mae
 
     def _mae_of_linear(self, frame: SensorFrame, held: NDArray[np.bool_], starts: torch.Tensor) -> float | None:
         """The error of linear interpolation on the very cells, counted as often, that the validation error is from."""
@@ -365,7 +377,7 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
             "parameters": sum(parameter.numel() for parameter in self.network.parameters()),
             "epochs": len(self.result.history),
             "best_epoch": self.result.best_epoch,
-            "validation_mae": self.result.best_mae,
+            "validation_mae": self.validation_mae,
             "validation_mae_of_linear_interpolation": self._linear_mae,
             "seconds": sum(record.seconds for record in self.result.history),
             "torch": torch.__version__,

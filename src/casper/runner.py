@@ -222,7 +222,7 @@ def _of_training(imputer: NeuralImputer[Any, Any]) -> dict[str, Any]:
     assert imputer.network is not None
     history = imputer.result.history
     return {
-        "validation_mae": imputer.result.best_mae,
+        "validation_mae": imputer.validation_mae,
         "held_back_mae": imputer.held_back_mae,
         "best_epoch": imputer.result.best_epoch,
         "steps": len(history) * imputer.training.batches_per_epoch,

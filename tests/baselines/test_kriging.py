@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from casper.baselines.kriging import KrigingConfig, KrigingImputer, KrigingNetwork
+from casper.baselines.kriging import KrigingImputer
 from casper.baselines.linear import LinearImputer
 from casper.config import TrainingConfig
 from casper.errors import InputError
+from casper.kriging import KrigingConfig, KrigingNetwork
 from casper.learning import Example
 from casper.noise import Noise
 from casper.simulate import Simulation
