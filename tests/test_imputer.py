@@ -42,7 +42,7 @@ def test_a_short_training_beats_linear_interpolation_on_the_hidden_cells() -> No
     """
     made = simulate(sensors=16, steps=600, seed=0)
     hidden = made.hidden().to_numpy()
-    size = {"window": 16, "width": 32, "layers": 2, "neighbours": 4}
+    size = {"window": 16, "width": 32, "layers": 2, "neighbours": 4, "kriging": False}
     effort = {"epochs": 6, "batches_per_epoch": 100, "batch_size": 4, "learning_rate": 6e-3}
     model = Casper(seed=0, device="cpu", **size, **effort)
 
@@ -209,8 +209,22 @@ def test_a_model_that_is_not_fitted_cannot_be_saved_or_asked(six_sensors: Simula
     with pytest.raises(InputError, match="not fitted yet"):
         Casper().explain(six_sensors.table, sensor="S1", time="2024-01-02")
     with pytest.raises(InputError, match="not fitted yet"):
-        Casper().impute_frame(from_arrays(np.ones((24, 1)), np.ones((24, 1)), six_sensors.table.index[:24], ["S1"]))
+        Casper().impute_frame(from_arrays(np.ones((48, 1)), np.ones((48, 1)), six_sensors.table.index[:48], ["S1"]))
     assert not (tmp_path / "model").exists()
+
+
+def test_a_table_shorter_than_the_presets_window_gets_a_smaller_one(
+    six_sensors: Simulation, tiny_settings: dict[str, Any]
+) -> None:
+    settings = {name: value for name, value in tiny_settings.items() if name != "window"}
+    short = six_sensors.table.iloc[:20]
+    model = Casper(device="cpu", **settings).fit(short, sensors=six_sensors.sensors)
+    assert model.config.window == 10
+    assert not model.impute(short).isna().to_numpy().any()
+    with pytest.raises(InputError, match="20 steps, the model looks at 36"):
+        Casper(device="cpu", **settings, window=36).fit(short, sensors=six_sensors.sensors)
+    with pytest.raises(InputError, match="5 steps, the model looks at 36"):
+        Casper(device="cpu", **settings).fit(short.iloc[:5], sensors=six_sensors.sensors)
 
 
 # ---------------------------------------------------------------------- imputing

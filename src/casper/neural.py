@@ -19,7 +19,7 @@ from casper import pretrained
 from casper.baselines.linear import interpolate
 from casper.calibrated import CalibratedImputer
 from casper.config import NetworkConfig, TrainingConfig
-from casper.contract import TableOptions
+from casper.contract import TableOptions, log
 from casper.datasets import Benchmark, Protocol
 from casper.error_bars import Reading
 from casper.errors import InputError
@@ -43,6 +43,8 @@ from casper.windows import (
 
 ConfigT = TypeVar("ConfigT", bound=NetworkConfig)
 NetworkT = TypeVar("NetworkT", bound=WindowNetwork)
+# Shorter tables are not worth a network.
+_FEWEST_STEPS = 16
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
             )
         self.config = recipe.model.replace(**{name: settings[name] for name in settings if name in of_model})
         self.training = recipe.training.replace(**{name: settings[name] for name in settings if name in of_training})
+        self._window_given = "window" in settings
 
     # ------------------------------------------------------------------ what a method says
 
@@ -133,6 +136,7 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
     # ------------------------------------------------------------------ fitting
 
     def fit_frame(self, frame: SensorFrame, graph: SensorGraph) -> None:
+        self._suit_window(len(frame.times))
         self.check_length(frame)
         held = self.hold_back(frame)
         starts = np.arange(len(frame.times) - self.config.window + 1)
@@ -312,6 +316,13 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
         if self._scaler is None:
             raise InputError("this model is not fitted yet; call fit(table) first")
         return self._scaler
+
+    def _suit_window(self, steps: int) -> None:
+        """A table that is shorter than the recipe's window gets one of half its length, unless a window was asked for
+        or there is hardly anything to learn from."""
+        if _FEWEST_STEPS <= steps < self.config.window and not self._window_given:
+            self.config = self.config.replace(window=steps // 2)
+            log.info("the table has %d steps: the model looks at %d at a time", steps, self.config.window)
 
     def check_length(self, frame: SensorFrame) -> None:
         if len(frame.times) < self.config.window:
