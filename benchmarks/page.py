@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.contestants import EDGE_LIST, PADDED
+from benchmarks.own_tables_page import write_own_tables
 from benchmarks.plots import LABELS, entry_of, performance_picture, shape_name
 from benchmarks.record import RESULTS
 from benchmarks.tables import memory, milliseconds
@@ -20,6 +21,7 @@ from casper.markdown import table
 from casper.report.pictures import save
 
 PAGE, PICTURE = Path("docs/performance.md"), Path("docs/images/performance.png")
+OWN_TABLES = Path("docs/own-tables.md")
 DATA_NAMES = {"aqi36": "AQI-36", "metr-la-point": "METR-LA"}
 PAGE_NAMES = {"demo": "demo", "aqi36": "AQI-36", "large": "simulated network"}
 SEEN = {"words": "words", "library": "library runs", "first_chart": "first chart", "all_charts": "all charts"}
@@ -50,11 +52,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder with benchmark-*.json")
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--picture", type=Path, default=PICTURE)
+    parser.add_argument("--own-tables", type=Path, default=OWN_TABLES, help="page on tables like a user's")
     options = parser.parse_args(arguments)
+    if own := read(options.results, "own_tables"):
+        options.own_tables.parent.mkdir(parents=True, exist_ok=True)
+        with atomic(options.own_tables) as temporary:
+            temporary.write_text(write_own_tables(own), encoding="utf-8")
     attention, training, breakdown, agreement, report = (
         read(options.results, benchmark) for benchmark in ("attention", "training", "breakdown", "agreement", "report")
     )
     if not (attention or training or breakdown or agreement or report):
+        if own:
+            return 0
         raise InputError(f"{options.results} has no benchmark-*.json; run python -m benchmarks.attention first")
     picture = None
     if attention:

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
+import casper.model
 from casper import Casper
 from casper.embedding import steps_to_reading
 from casper.kriging import KRIGING_TRAINING
@@ -67,7 +68,10 @@ def test_shares_are_chosen_that_lower_the_error_on_held_back_readings(with_krigi
     # A network that was hardly trained leaves most of it to kriging.
     assert with_kriging.network.kriging_share.max() > 0.5
     assert with_kriging.validation_mae < with_kriging.result.best_mae
-    assert with_kriging.describe()["validation_mae"] == with_kriging.validation_mae
+    card = with_kriging.describe()
+    assert card["validation_mae"] == with_kriging.validation_mae
+    assert list(card["share_of_kriging"].values()) == with_kriging.network.kriging_share.tolist()
+    assert "1 step" in card["share_of_kriging"]
 
 
 def test_the_networks_training_leaves_kriging_as_it_was_fitted(
@@ -82,6 +86,18 @@ def test_the_networks_training_leaves_kriging_as_it_was_fitted(
     again = other.network.state_dict()  # type: ignore[union-attr]
     assert kriging
     assert all(torch.equal(value, again[name]) for name, value in kriging.items())
+
+
+def test_in_a_very_large_network_it_is_left_out(
+    six_sensors: Simulation, tiny_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(casper.model, "MOST_SENSORS_TO_KRIGE", 5)
+    model = Casper(device="cpu", **{**tiny_settings, "kriging": True})
+    model.fit(six_sensors.table, sensors=six_sensors.sensors)
+    assert model.network is not None
+    assert model.network.kriging is None
+    assert model.validation_mae == model.result.best_mae  # type: ignore[union-attr]
+    assert not model.impute(six_sensors.table).isna().to_numpy().any()
 
 
 def test_a_saved_model_keeps_its_shares(with_kriging: Casper, six_sensors: Simulation, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from casper.windows import cut
 _FEWEST_CELLS = 200
 _WORTH_IT = 0.002
 _SHARES = torch.linspace(0.0, 1.0, 21)
+_DISTANCES_IN_WORDS = ("1 step", "2 or 3 steps", "4 to 8 steps", "more steps")
 
 
 def read_training_steps(network: KrigingNetwork, data: TrainingData) -> None:
@@ -52,8 +53,9 @@ def fit_kriging(
 
 
 @torch.no_grad()
-def mix_in_kriging(network: CasperNetwork, data: TrainingData, starts: Tensor) -> float:
-    """Sets the shares that are best on the scored cells of these windows; their error with them, in original units."""
+def mix_in_kriging(network: CasperNetwork, data: TrainingData, starts: Tensor) -> float | None:
+    """Sets the shares that are best on the scored cells of these windows; their error with them, in original units, or
+    None if there are none."""
     assert network.kriging is not None, "only a network with kriging beside it"
     network.kriging_share.zero_()
     length = network.config.window
@@ -70,7 +72,7 @@ def mix_in_kriging(network: CasperNetwork, data: TrainingData, starts: Tensor) -
         apart = [((estimate - truth) * unit)[scored] for estimate in both]
         parts.append((*apart, distance_class(window.visible)[scored]))
     if not parts:
-        return float("nan")
+        return None
     ours, other, classes = (torch.cat(part) for part in zip(*parts, strict=True))
     for number in range(len(KRIGING_DISTANCES) + 1):
         mine = classes == number
@@ -80,3 +82,8 @@ def mix_in_kriging(network: CasperNetwork, data: TrainingData, starts: Tensor) -
         if errors.min() < (1 - _WORTH_IT) * errors[0]:
             network.kriging_share[number] = _SHARES[errors.argmin()]
     return float(torch.lerp(ours, other, network.kriging_share[classes]).abs().mean())
+
+
+def shares_in_words(network: CasperNetwork) -> dict[str, float]:
+    """How much of a filled value is kriging's, by the distance to the sensor's nearest reading."""
+    return dict(zip(_DISTANCES_IN_WORDS, network.kriging_share.tolist(), strict=True))

@@ -78,10 +78,13 @@ def show_summary(name: str, summary: TableSummary, graph: SensorGraph) -> None:
 def show_fitted(out: Path, card: Mapping[str, Any]) -> None:
     linear = card["validation_mae_of_linear_interpolation"]
     beside = "" if linear is None else f" (linear interpolation: {linear:.4g})"
+    shares = card.get("share_of_kriging", {})
+    told = ", ".join(f"{distance}: {share:.0%}" for distance, share in shares.items())
+    leans = f"Share of kriging in a filled value, by distance to the nearest reading: {told}\n" if told else ""
     _console().print(
         f"Fitted in {card['seconds']:.0f} s ({card['epochs']} epochs on {card['trained_on']}, best epoch "
         f"{card['best_epoch'] + 1}).\nMean absolute error on held-back cells: {card['validation_mae']:.4g}{beside}\n"
-        f"The model is in {out}; fill a table with: casper impute TABLE --model {out} -o FILLED",
+        f"{leans}The model is in {out}; fill a table with: casper impute TABLE --model {out} -o FILLED",
         highlight=False,
         soft_wrap=True,
     )

@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 
 from casper.causal import CausalGraph
-from casper.companion import fit_kriging, mix_in_kriging
+from casper.companion import fit_kriging, mix_in_kriging, shares_in_words
 from casper.config import ModelConfig, TrainingConfig
 from casper.config import preset as find_preset
 from casper.drawn_on import DrawnOn, Measure, measured, parts_of
@@ -60,7 +60,7 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
         return CasperNetwork(self.config, neighbour_index=index, neighbour_present=present, clock=clock)
 
     def prepare_network(self, network: CasperNetwork, data: TrainingData, folder: Path) -> None:
-        if self.config.kriging:
+        if network.kriging is not None:
             fit_kriging(network, data, seed=self.seed, folder=folder, progress=self.progress)
         if self.config.decoder in ("prompts", "mlp"):
             return
@@ -77,9 +77,15 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
         install_prompts(network, bank)
 
     def finish_network(self, network: CasperNetwork, data: TrainingData) -> float | None:
-        if not self.config.kriging:
+        if network.kriging is None:
             return None
         return mix_in_kriging(network, data, watched_starts(data, self.training, self.config.window))
+
+    def describe(self) -> dict[str, Any]:
+        told = super().describe()
+        if self.result is not None and self.network is not None and self.network.kriging is not None:
+            told["share_of_kriging"] = shares_in_words(self.network)
+        return told
 
     def neighbours(self, graph: SensorGraph) -> tuple[torch.Tensor, torch.Tensor]:
         if not self.config.graph:

@@ -148,7 +148,8 @@ class KrigingNetwork(WindowNetwork):
         features = torch.cat((torch.ones(len(clock), 1), clock), dim=1).double()
         held_small = torch.eye(features.shape[1], dtype=torch.float64) * _READINGS_FOR_COURSE / 2
         held_small[0, 0] = 1e-6
-        grams = torch.einsum("tf,tn,tg->nfg", features, mask, features) + held_small
+        products = (features[:, :, None] * features[:, None]).flatten(1)  # (T, F * F)
+        grams = (mask.T @ products).unflatten(1, held_small.shape) + held_small
         self.course.copy_(torch.linalg.solve(grams, torch.einsum("tf,tn->nf", features, y * mask)).T)
         rest = (y - features @ self.course.double()) * mask
         deviation = (rest.square().sum(0) / mask.sum(0).clamp_min(1)).sqrt()
@@ -246,7 +247,11 @@ def _conditional(covariance: Tensor, noise: Tensor, readings: Tensor, can_read: 
     if not len(can_read):
         return readings.new_zeros(len(holes))
     system = covariance[can_read][:, can_read] + noise[can_read].diag()
-    solution = torch.cholesky_solve(readings[:, None], torch.linalg.cholesky(system))
+    factor, failed = torch.linalg.cholesky_ex(system)
+    if failed:  # smooth fields without noise ask for more digits
+        solution = torch.cholesky_solve(readings[:, None].double(), torch.linalg.cholesky(system.double())).float()
+    else:
+        solution = torch.cholesky_solve(readings[:, None], factor)
     return (covariance[holes][:, can_read] @ solution).squeeze(-1)
 
 

@@ -34,6 +34,8 @@ SAMPLED_BANK = 4
 _SHARP_AFTER = 0.7
 # Into so many parts the questions to the prompts are cut on a GPU, each of whose processors works on one at a time.
 _PARTS_ON_GPU = 264
+# In networks this large kriging is cut short, or left out: it must not take longer than the network does.
+_MANY_SENSORS, MOST_SENSORS_TO_KRIGE = 100, 300
 KRIGING_DISTANCES = (1, 3, 8)
 """Upper ends, in steps to the sensor's nearest reading, of the classes with a share of kriging each; the last has none.
 """
@@ -135,8 +137,11 @@ class CasperNetwork(WindowNetwork):
         else:
             self.decoder = PromptDecoder(config)
         self.kriging = None
-        if config.kriging:
-            self.kriging = KrigingNetwork(KrigingConfig(window=config.window), sensors=sensors, clock=clock)
+        if config.kriging and sensors <= MOST_SENSORS_TO_KRIGE:
+            beside = KrigingConfig(window=config.window)
+            if sensors > _MANY_SENSORS:
+                beside = beside.replace(patch=16, together=4)
+            self.kriging = KrigingNetwork(beside, sensors=sensors, clock=clock)
             self.register_buffer("kriging_share", torch.zeros(len(KRIGING_DISTANCES) + 1))
         if config.guess:  # it is the first estimate
             last = self.decoder.out[-1] if isinstance(self.decoder, PromptDecoder) else self.decoder[-1]

@@ -176,6 +176,15 @@ def test_on_smooth_fields_it_is_better_than_a_straight_line() -> None:
     assert ours < 0.7 * line
 
 
+def test_series_without_any_noise_are_no_trouble() -> None:
+    steps = np.arange(300)
+    truth = np.stack([np.sin(steps / 20 + phase) for phase in (0.0, 0.5, 1.0)] * 4, axis=1)
+    table = pd.DataFrame(truth, pd.date_range("2024-01-01", periods=300, freq="min"), [f"s{n}" for n in range(12)])
+    holes = np.random.default_rng(0).random(truth.shape) < 0.2
+    model = KrigingImputer(**{**SMALL, "window": 36, "batches_per_epoch": 25}).fit(table.mask(holes))
+    assert np.abs(model.impute(table.mask(holes)).to_numpy() - truth)[holes].mean() < 0.01
+
+
 def test_wrong_settings_are_refused() -> None:
     for settings, told in (({"rank": 0}, "rank"), ({"patch": 1}, "patch"), ({"patch": 4, "together": 5}, "together")):
         with pytest.raises(InputError, match=told):

@@ -66,6 +66,10 @@ def _from_card(card: dict[str, Any]) -> dict[str, str]:
         )
     if card.get("validation_mae") is not None:
         told["error on held-back cells while fitting"] = number(float(card["validation_mae"]))
+    if shares := card.get("share_of_kriging"):
+        told["share of kriging, by distance to the nearest reading"] = ", ".join(
+            f"{distance}: {share:.0%}" for distance, share in shares.items()
+        )
     return told
 
 
