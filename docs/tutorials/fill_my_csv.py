@@ -65,7 +65,8 @@ save(gap_picture(table.notna()), folder / "gaps.png")
 
 # %%
 short = {"epochs": 4, "batches_per_epoch": 50, "warmup_steps": 20, "weight_averaging": 0.97, "learning_rate": 5e-3}
-short |= {"layers": 1, "prompts": 32, "guess": True}  # begin with a straight line, and learn what to add to it
+# Begin with a straight line, and learn what to add to it.
+short |= {"layers": 1, "prompts": 32, "kriging": False, "guess": True}
 model = Casper(preset="fast", seed=0, **short).fit(table, sensors=sensors)
 about = model.describe()
 print(f"mean absolute error on held-back readings: {about['validation_mae']:.2f}")

@@ -51,7 +51,7 @@ print(f"{hidden.sum():,} readings of the test months are hidden and scored")
 
 # %%
 short = {"epochs": 2, "batches_per_epoch": 50, "warmup_steps": 20, "weight_averaging": 0.97, "learning_rate": 5e-3}
-short |= {"layers": 1, "prompts": 32, "guess": True, "window_level": True, "validation_cells": 60_000}
+short |= {"layers": 1, "prompts": 32, "kriging": False, "guess": True, "window_level": True, "validation_cells": 60_000}
 casper = Casper(preset="fast", seed=0, device="cpu", **short)
 linear = make_imputer("linear")
 scores = {}

@@ -151,6 +151,10 @@ def method_options(
     return {**options, **for_benchmark, **chosen_settings(settings, config)}
 
 
+# As Python writes them, which is how the settings are listed.
+_AS_JSON = {"True": "true", "False": "false", "None": "null"}
+
+
 def chosen_settings(pairs: list[str] | None, config: Path | None) -> dict[str, Any]:
     """Settings from a JSON file and from name=value pairs, the pairs winning."""
     settings: Any = {}
@@ -166,7 +170,7 @@ def chosen_settings(pairs: list[str] | None, config: Path | None) -> dict[str, A
         if not equals:
             raise InputError(f"--set takes name=value, not {pair!r}")
         try:
-            settings[name] = json.loads(text)
+            settings[name] = json.loads(_AS_JSON.get(text, text))
         except ValueError:
             settings[name] = text  # plain words such as key or sensor
     for name, option in _OPTIONS_OF_THEIR_OWN.items():
