@@ -199,7 +199,7 @@ def test_settings_that_do_not_exist_are_refused(refused: Refused, readings: str)
     assert "use --quiet" in refused("impute", readings, "-o", "out.csv", "--set", "progress=true")
     assert "seed must be a whole number from 0" in refused(*fit, "--seed", "-1")
     assert "devices must be at least 1, not 0" in refused(*fit, "--devices", "0")
-    assert "cannot be split evenly over 3 devices" in refused(*fit, "--devices", "3", "--device", "cpu")
+    assert "cannot be split evenly over 4 devices" in refused(*fit, "--devices", "4", "--device", "cpu")
 
 
 def test_a_file_of_settings_that_cannot_be_used_is_refused(refused: Refused, readings: str) -> None:

@@ -29,7 +29,16 @@ from casper.learning import WindowNetwork
 from casper.metrics import score_table
 from casper.overlap import averaged, inner_starts, merged, starts_with_holes
 from casper.progress import progress_over
-from casper.train import Accelerator, TrainingData, TrainingResult, check_device, initialised, train, watched_starts
+from casper.train import (
+    Accelerator,
+    TrainingData,
+    TrainingResult,
+    check_device,
+    check_devices,
+    initialised,
+    train,
+    watched_starts,
+)
 from casper.windows import (
     Scaler,
     Series,
@@ -198,6 +207,7 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
         scaled_on: NDArray[np.bool_],
     ) -> TrainingData:
         """scored: (T, N), hidden from training and watched; scaled_on: (T, N), what the scaler may read."""
+        check_devices(self.training, self.device, self.devices)
         scaler = Scaler.fit(frame.values, frame.observed & scaled_on, self.config.scaling, graph)
         periods = choose_periods(frame.step, len(frame.times), harmonics=self.config.harmonics)
         scaled = np.where(frame.observed, scaler.scale(frame.values), 0.0)

@@ -56,6 +56,7 @@ __all__ = [
     "TrainingResult",
     "build_network",
     "check_device",
+    "check_devices",
     "fast_but_repeatable",
     "fewer_threads",
     "initialised",
@@ -137,11 +138,7 @@ def train(
 
     progress: see `TrainingProgress`.
     """
-    check_device(accelerator, devices)
-    if training.batch_size % devices:
-        raise InputError(
-            f"a batch of {training.batch_size} windows cannot be split evenly over {devices} devices; change batch_size"
-        )
+    check_devices(training, accelerator, devices)
     if tensorboard:
         check_tensorboard()
     run = _Run(network, data, training, seed, folder, progress, tensorboard)
@@ -166,6 +163,15 @@ def train(
     else:
         _loop(fabric, run)
     return read_result(folder)
+
+
+def check_devices(training: TrainingConfig, accelerator: Accelerator, devices: int) -> None:
+    """Refuse what this machine does not have, and a batch that its devices cannot share."""
+    check_device(accelerator, devices)
+    if training.batch_size % devices:
+        raise InputError(
+            f"a batch of {training.batch_size} windows cannot be split evenly over {devices} devices; change batch_size"
+        )
 
 
 def check_device(accelerator: Accelerator, devices: int) -> None:

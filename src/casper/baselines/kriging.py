@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from casper.companion import read_training_steps
+from casper.datasets import NAMES
 from casper.graph import SensorGraph
 from casper.kriging import KRIGING_TRAINING, KrigingConfig, KrigingNetwork
 from casper.neural import NeuralImputer, Recipe
@@ -18,6 +20,9 @@ class KrigingImputer(NeuralImputer[KrigingConfig, KrigingNetwork]):
     name = "kriging"
     summary = "kriging in space and time: a Gaussian field with a learned covariance (this package)"
     recipe = Recipe(KrigingConfig(), KRIGING_TRAINING)
+    for_benchmarks: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        name: {"window": 36 if name == "aqi36" else 24} for name in NAMES
+    }
 
     def __init__(
         self,
