@@ -10,8 +10,8 @@ from casper.markdown import table
 Result = Mapping[str, Any]
 
 _WHAT = {
-    "weather": "simulated temperatures, smooth, with days and weather that passes over all stations",
-    "traffic": "speeds of every fifth sensor of METR-LA over six weeks",
+    "weather": "Simulated temperatures, smooth, with days and weather that passes over all stations",
+    "traffic": "Speeds of every fifth sensor of METR-LA over six weeks",
     "air": "PM2.5 of AQI-36 in October and November 2014, without the cells that the benchmark scores",
 }
 INTRODUCTION = """# Tables like yours
@@ -21,7 +21,8 @@ Made by `python -m benchmarks.page` from `results/benchmark-own-tables-*.json`; 
 What a user would try first, on tables with other steps and lengths than the published benchmarks. A fifth of the
 readings is hidden, 8 % at single points and 12 % in runs of 4 to 48 steps, and scored. Every method has its default
 settings; CASPER's is preset `fast`. Mean absolute error in the units of the table, in all and by the length of the gap
-in steps; one seed. The air's months are not those of any test; traffic ends before METR-LA's test begins."""
+in steps; one seed. Times are upper bounds: other work may have run beside it. The simulated weather is made of Gaussian
+processes, which suits kriging. The air's months are not those of any test; traffic ends before METR-LA's test begins."""
 
 
 def write_own_tables(results: Sequence[Result]) -> str:
@@ -49,7 +50,7 @@ def _of_result(result: Result) -> list[str]:
         ]
         text += [
             f"## {name.capitalize()}",
-            f"{_WHAT[name].capitalize()}: {about['sensors']} sensors, {about['steps']:,} steps of "
+            f"{_WHAT[name]}: {about['sensors']} sensors, {about['steps']:,} steps of "
             f"{about['step_minutes']:g} minutes, {about['missing']:.1%} missing before anything is hidden.",
             table(["method", "MAE", *(f"gaps of {gap}" for gap in gaps), "fitted in", "filled in"], rows),
         ]
