@@ -22,7 +22,8 @@ What a user would try first, on tables with other steps and lengths than the pub
 readings is hidden, 8 % at single points and 12 % in runs of 4 to 48 steps, and scored. Every method has its default
 settings; CASPER's is preset `fast`. Mean absolute error in the units of the table, in all and by the length of the gap
 in steps; one seed. Times are upper bounds: other work may have run beside it. The simulated weather is made of Gaussian
-processes, which suits kriging. The air's months are not those of any test; traffic ends before METR-LA's test begins."""
+processes, which suits kriging. The air's months are not those of any test; traffic ends before METR-LA's test
+begins."""
 
 
 def write_own_tables(results: Sequence[Result]) -> str:
