@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from casper.markdown import table
+from casper.result_cells import duration
 
 Result = Mapping[str, Any]
 
@@ -44,8 +45,8 @@ def _of_result(result: Result) -> list[str]:
                 score["method"],
                 f"**{score['mae']:.3g}**" if score["mae"] == best else f"{score['mae']:.3g}",
                 *("-" if score["by_gap"][gap] is None else f"{score['by_gap'][gap]:.3g}" for gap in gaps),
-                _seconds(score["fitting_seconds"]),
-                _seconds(score["filling_seconds"]),
+                duration(score["fitting_seconds"]),
+                duration(score["filling_seconds"]),
             ]
             for score in scores
         ]
@@ -56,7 +57,3 @@ def _of_result(result: Result) -> list[str]:
             table(["method", "MAE", *(f"gaps of {gap}" for gap in gaps), "fitted in", "filled in"], rows),
         ]
     return text
-
-
-def _seconds(seconds: float) -> str:
-    return "< 1 s" if seconds < 1 else f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"

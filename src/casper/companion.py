@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from casper.kriging import KRIGING_TRAINING, KrigingNetwork
+from casper.metrics import window_counts
 from casper.model import KRIGING_DISTANCES, CasperNetwork, distance_class
 from casper.progress import Tell
 from casper.train import TrainingData, train
@@ -27,8 +28,8 @@ _DISTANCES_IN_WORDS = ("1 step", "2 or 3 steps", "4 to 8 steps", "more steps")
 
 def read_training_steps(network: KrigingNetwork, data: TrainingData) -> None:
     """What kriging reads off a table before it learns, from the steps of the training windows alone."""
-    steps = torch.zeros(len(data.series.values), dtype=torch.bool)
-    steps[(data.train_starts[:, None] + torch.arange(network.config.window)).flatten().unique()] = True
+    counts = window_counts(data.train_starts.numpy(), network.config.window, len(data.series.values))
+    steps = torch.as_tensor(counts > 0)
     network.read_table(data.series.values[steps], data.series.visible[steps], data.series.clock[steps])
 
 
