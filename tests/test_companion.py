@@ -74,6 +74,23 @@ def test_shares_are_chosen_that_lower_the_error_on_held_back_readings(with_krigi
     assert "1 step" in card["share_of_kriging"]
 
 
+def test_a_share_that_was_asked_for_is_taken_everywhere(
+    six_sensors: Simulation, tiny_settings: dict[str, Any]
+) -> None:
+    model = Casper(device="cpu", **{**tiny_settings, "kriging": True, "kriging_share": 0.25})
+    model.fit(six_sensors.table, sensors=six_sensors.sensors)
+    assert set(model.describe()["share_of_kriging"].values()) == {0.25}
+    assert model.validation_mae != model.result.best_mae  # type: ignore[union-attr]
+    ours, linear, mixed, _ = estimates(model, six_sensors)
+    torch.testing.assert_close(mixed, 0.75 * ours + 0.25 * linear)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5])
+def test_a_share_beyond_0_and_1_is_refused(share: float) -> None:
+    with pytest.raises(ValueError, match="kriging_share must lie in"):
+        Casper(kriging_share=share)
+
+
 def test_the_networks_training_leaves_kriging_as_it_was_fitted(
     with_kriging: Casper, six_sensors: Simulation, tiny_settings: dict[str, Any]
 ) -> None:

@@ -55,8 +55,8 @@ def fit_kriging(
 
 @torch.no_grad()
 def mix_in_kriging(network: CasperNetwork, data: TrainingData, starts: Tensor) -> float | None:
-    """Sets the shares that are best on the scored cells of these windows; their error with them, in original units, or
-    None if there are none."""
+    """Sets the shares that are best on the scored cells of these windows, unless the settings say one; their error with
+    them, in original units, or None if there are none."""
     assert network.kriging is not None, "only a network with kriging beside it"
     network.kriging_share.zero_()
     length = network.config.window
@@ -75,14 +75,22 @@ def mix_in_kriging(network: CasperNetwork, data: TrainingData, starts: Tensor) -
     if not parts:
         return None
     ours, other, classes = (torch.cat(part) for part in zip(*parts, strict=True))
-    for number in range(len(KRIGING_DISTANCES) + 1):
+    fixed = network.config.kriging_share
+    network.kriging_share.copy_(_best_shares(ours, other, classes) if fixed is None else torch.tensor(fixed))
+    return float(torch.lerp(ours, other, network.kriging_share[classes]).abs().mean())
+
+
+def _best_shares(ours: Tensor, other: Tensor, classes: Tensor) -> Tensor:
+    """One for each class of distance. ours, other, classes: of as many cells, their two errors and their class."""
+    chosen = torch.zeros(len(KRIGING_DISTANCES) + 1)
+    for number in range(len(chosen)):
         mine = classes == number
         if mine.sum() < _FEWEST_CELLS:
             mine = torch.ones_like(mine)  # too few to tell: as in all
         errors = torch.stack([torch.lerp(ours[mine], other[mine], share).abs().mean() for share in _SHARES.tolist()])
         if errors.min() < (1 - _WORTH_IT) * errors[0]:
-            network.kriging_share[number] = _SHARES[errors.argmin()]
-    return float(torch.lerp(ours, other, network.kriging_share[classes]).abs().mean())
+            chosen[number] = _SHARES[errors.argmin()]
+    return chosen
 
 
 def shares_in_words(network: CasperNetwork) -> dict[str, float]:

@@ -143,6 +143,8 @@ class ModelConfig(NetworkConfig):
     kriging: bool = False
     """Beside the network the best linear estimate of a Gaussian field (see `casper.kriging`), mixed in as far as the
     held-back readings say, in networks of up to 300 sensors (not in the paper)."""
+    kriging_share: float | None = None
+    """How much of a filled value is kriging's; None: the held-back readings choose, by the distance to a reading."""
     window_level: bool = False
     """Take values relative to the mean and deviation of the window's visible cells (not in the paper)."""
 
@@ -167,6 +169,10 @@ class ModelConfig(NetworkConfig):
         require(self.sensor_spread > 0, f"sensor_spread must be positive, not {self.sensor_spread}")
         require(self.own_clock >= 0, f"own_clock must not be negative, not {self.own_clock}")
         require(self.gate_sharpness >= 1, f"gate_sharpness must be at least 1, not {self.gate_sharpness}")
+        require(
+            self.kriging_share is None or 0 <= self.kriging_share <= 1,
+            f"kriging_share must lie in [0, 1] or be None, not {self.kriging_share}",
+        )
         require(self.prompts >= 1, f"prompts must be at least 1, not {self.prompts}")
 
 
