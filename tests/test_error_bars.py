@@ -213,6 +213,7 @@ def test_a_benchmark_tells_how_good_the_error_bars_are(
         assert abs(scored["coverage"] - float(share)) < 0.25
         assert list(scored["by_gap"]) == gap_names()
         for classes in (scored["by_gap"].values(), scored["by_level"]):
+            assert all(one["cells"] == 0 or 0 <= one["standard_error"] < 0.5 for one in classes)
             assert sum(one["cells"] for one in classes) == int(
                 (small_benchmark.hidden & small_benchmark.test_steps[:, None]).sum()
             )

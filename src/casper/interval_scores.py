@@ -27,7 +27,7 @@ def score_intervals(imputer: Imputer, benchmark: Benchmark, filled: NDArray[np.f
     """On the scored cells of the test steps, each counted once, in a table (T, N) filled from end to end.
 
     crps: relative to the mean true value. shares: for each of `SHARES` its coverage with its standard error, mean
-    width, and coverage by length of the gap and by level of the estimate, with the number of cells.
+    width, and the same coverage by length of the gap and by level of the estimate, with the number of cells.
     """
     shown, steps = benchmark.visible_frame, benchmark.test_steps
     bars = imputer.error_bars(shown, filled, (*SHARES, *(share for share in _SHARES_OF_CRPS if share not in SHARES)))
@@ -73,8 +73,8 @@ def _of_share(
         "coverage": float(inside.mean()),
         "standard_error": _standard_error(inside, stretch),
         "width": float(width.mean()),
-        "by_gap": {name: _class(inside, gap_class == number) for number, name in enumerate(gap_names())},
-        "by_level": [_class(inside, level_class == number) for number in range(LEVELS)],
+        "by_gap": {name: _class(inside, gap_class == number, stretch) for number, name in enumerate(gap_names())},
+        "by_level": [_class(inside, level_class == number, stretch) for number in range(LEVELS)],
     }
 
 
@@ -85,9 +85,12 @@ def _standard_error(inside: NDArray[np.bool_], stretch: NDArray[np.int64]) -> fl
     return float(np.sqrt(count / max(1, count - 1) * np.square(beyond).sum()) / len(inside))
 
 
-def _class(inside: NDArray[np.bool_], chosen: NDArray[np.bool_]) -> dict[str, Any]:
+def _class(inside: NDArray[np.bool_], chosen: NDArray[np.bool_], stretch: NDArray[np.int64]) -> dict[str, Any]:
     count = int(chosen.sum())
-    return {"coverage": float(inside[chosen].mean()) if count else None, "cells": count}
+    if not count:
+        return {"coverage": None, "standard_error": None, "cells": 0}
+    inside, stretch = inside[chosen], stretch[chosen]
+    return {"coverage": float(inside.mean()), "standard_error": _standard_error(inside, stretch), "cells": count}
 
 
 def _crps(

@@ -108,18 +108,12 @@ def _coverage_row(dataset: str, label: str, told: Sequence[Mapping[str, Any]]) -
     return (
         title_of(dataset),
         label,
-        *(f"{_mean_of(told, share, 'coverage'):.1%}{_off_by(told, share)}" for share in shares),
+        *(_coverage(_of_share(told, share)) for share in shares),
         *(f"{_mean_of(told, share, 'width'):.3g}" for share in shares),
         f"{sum(one['crps'] for one in told) / len(told):.4f}",
         *("" if figure is None else f"{figure:.4f}" for figure in crps),
         str(len(told)),
     )
-
-
-def _off_by(told: Sequence[Mapping[str, Any]], share: str) -> str:
-    """The standard error, which older files do not tell."""
-    known = all("standard_error" in one for one in _of_share(told, share))
-    return f" ± {100 * _mean_of(told, share, 'standard_error'):.1f}" if known else ""
 
 
 def _coverage_apart(dataset: str, label: str, share: str, told: Sequence[Mapping[str, Any]]) -> Sequence[str]:
@@ -142,8 +136,14 @@ def _mean_of(told: Sequence[Mapping[str, Any]], share: str, name: str) -> float:
 
 
 def _coverage(classes: Iterable[Mapping[str, Any]]) -> str:
-    known = [one["coverage"] for one in classes if one["coverage"] is not None]
-    return f"{sum(known) / len(known):.1%}" if known else "-"
+    """Its mean, with the mean of its standard errors, which older files do not tell."""
+    known = [one for one in classes if one["coverage"] is not None]
+    if not known:
+        return "-"
+    mean = f"{sum(one['coverage'] for one in known) / len(known):.1%}"
+    if not all("standard_error" in one for one in known):
+        return mean
+    return f"{mean} ± {100 * sum(one['standard_error'] for one in known) / len(known):.1f}"
 
 
 def ablation(results: Results, _pictures: Collection[str]) -> str:
