@@ -74,9 +74,7 @@ def test_shares_are_chosen_that_lower_the_error_on_held_back_readings(with_krigi
     assert "1 step" in card["share_of_kriging"]
 
 
-def test_a_share_that_was_asked_for_is_taken_everywhere(
-    six_sensors: Simulation, tiny_settings: dict[str, Any]
-) -> None:
+def test_a_share_that_was_asked_for_is_taken_everywhere(six_sensors: Simulation, tiny_settings: dict[str, Any]) -> None:
     model = Casper(device="cpu", **{**tiny_settings, "kriging": True, "kriging_share": 0.25})
     model.fit(six_sensors.table, sensors=six_sensors.sensors)
     assert set(model.describe()["share_of_kriging"].values()) == {0.25}

@@ -7,13 +7,14 @@ The readings of a window are taken for a Gaussian field, so that the estimate of
 f is a square root where readings are skewed, else nothing; the course is a sensor's own mean, day and week. The
 covariance joins several scales r of time, each with relations of its own between the sensors i and j:
 
-    K(i, t; j, t') = sum_r S_r(i, j) k_r(t - t'),      S_r = a_i a_j (sum_p w_rp C^p + w_r0 I) + E_r E_r^T
+    K(i, t; j, t') = sum_r S_r(i, j) k_r(t - d_ri - t' + d_rj),      S_r = a_i a_j (sum_p w_rp C^p + w_r0 I) + E_r E_r^T
 
-k_r: an exponential, or a smoother Matern kernel (3/2). C: the sensors' correlations in the table, whose elementwise
-powers C^p count near relations more and more, and stay covariances (Schur's product theorem). E_r: relations of low
-rank that are learned. These, the scales, the weights w, the amplitudes a and the noise are learned as CASPER is: by
-hiding visible cells and restoring them. The linear model of coregionalisation and its estimate are those of
-geostatistics (Journel and Huijbregts, 1978; Cressie, 1993).
+k_r: an exponential, or a smoother Matern kernel (3/2). d: how late a sensor is, because wind, water and traffic take
+their time. C: the sensors' correlations in the table, each at its own delay, whose elementwise powers C^p count near
+relations more and more, and stay covariances (Schur's product theorem). E_r: relations of low rank that are learned.
+These, the scales, the weights w, the amplitudes a, the delays d and the noise are learned as CASPER is: by hiding
+visible cells and restoring them. The linear model of coregionalisation and its estimate are those of geostatistics
+(Journel and Huijbregts, 1978; Cressie, 1993); delays in it are those of Wackernagel (2003).
 
 There are few numbers to learn, so that a minute on a laptop is enough. It is at its best on smooth fields such as
 temperature; where relations are not linear, as in traffic, networks are better.
@@ -35,6 +36,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from casper.config import NetworkConfig, Scaling, TrainingConfig, require
+from casper.delays import aligned
 from casper.learning import Example, Outcome, WindowNetwork
 from casper.noise import Noise
 
@@ -50,10 +52,10 @@ _SKEWED = 1.0
 _ABOVE_THE_EDGE = 0.02
 # A network that is hardly larger than a patch is looked at whole.
 _WORTH_IT = 1.5
-# Two sensors need as many common readings as this for half of their correlation to be believed.
-_READINGS_TO_BELIEVE = 30.0
 # A course of the day needs as many readings as this to be believed half way.
 _READINGS_FOR_COURSE = 100.0
+# Delays are learned in parts of a window.
+_DELAYS_IN_WINDOW = 12.0
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,7 @@ class KrigingNetwork(WindowNetwork):
         self.log_amplitude = nn.Parameter(torch.zeros(scales, sensors))
         self.log_noise = nn.Parameter(torch.full((sensors,), math.log(_NOISE)))
         self.relation = nn.Parameter(torch.zeros(scales, sensors, rank))
+        self.delay = nn.Parameter(torch.zeros(scales, sensors))
         # What is read off the table, see `read_table`. skew: -1, 0 or 1; edge: where its root begins.
         self.register_buffer("correlation", torch.eye(sensors))
         self.register_buffer("course", torch.zeros(1 + clock, sensors))
@@ -155,10 +158,8 @@ class KrigingNetwork(WindowNetwork):
         deviation = (rest.square().sum(0) / mask.sum(0).clamp_min(1)).sqrt()
         typical = deviation[mask.sum(0) > 0].median()
         self.deviation.copy_(torch.where(deviation > 1e-3 * typical, deviation, typical.clamp_min(1e-6)))
-        rest = rest / self.deviation
-        common = mask.T @ mask
-        size = (rest.square().T @ mask).clamp_min(1e-6)  # of the one's readings that the other shares
-        correlation = rest.T @ rest / (size * size.T).sqrt() * common / (common + _READINGS_TO_BELIEVE)
+        correlation, delay = aligned(rest / self.deviation, mask, self.config.window // 2)
+        self.delay.copy_((delay * (_DELAYS_IN_WINDOW / self.config.window)).expand_as(self.delay))
         self.correlation.copy_(_nearest_correlation(correlation))
         values_of, vectors = torch.linalg.eigh(self.correlation)
         rank = self.relation.shape[-1]
@@ -211,8 +212,10 @@ class KrigingNetwork(WindowNetwork):
 
     def _covariance(self, sensors: Tensor, steps: int) -> Tensor:
         """(n T, n T) of the cells of these sensors."""
-        step = torch.arange(steps, device=sensors.device)
-        apart = (step[:, None] - step).abs() / self.log_scale.exp()[:, None, None]  # (R, T, T)
+        lag = torch.arange(1 - steps, steps, device=sensors.device)
+        delay = self.delay[:, sensors] * (self.config.window / _DELAYS_IN_WINDOW)
+        later = delay[:, :, None] - delay[:, None]  # (R, n, n)
+        apart = (lag - later[..., None]).abs() / self.log_scale.exp()[:, None, None, None]  # (R, n, n, 2 T - 1)
         rough, smooth = apart[: len(_ROUGH)], apart[len(_ROUGH) :] * math.sqrt(3.0)
         along_time = torch.cat(((-rough).exp(), (1 + smooth) * (-smooth).exp()))
         correlation = self.correlation[sensors][:, sensors]
@@ -221,7 +224,9 @@ class KrigingNetwork(WindowNetwork):
         amplitude, relation = self.log_amplitude[:, sensors].exp(), self.relation[:, sensors]
         across = torch.einsum("rp,pij->rij", self.log_weight.exp(), powers)
         across = across * amplitude[:, :, None] * amplitude[:, None] + relation @ relation.mT
-        return torch.einsum("rij,rst->isjt", across, along_time).flatten(2).flatten(0, 1)
+        of_lag = torch.einsum("rij,rijl->ijl", across, along_time)
+        cells = of_lag.unfold(-1, steps, 1).flip(-1)  # (n, n, T, T), the lag t - t'
+        return cells.transpose(1, 2).flatten(2).flatten(0, 1)
 
     def _straightened(self, values: Tensor) -> Tensor:
         if self.skew == 0:

@@ -55,7 +55,8 @@ def covariance_of_cells(net: KrigingNetwork, i: int, t: int, j: int, u: int) -> 
     """As the docstring writes it, cell by cell."""
     total = 0.0
     for r, scale in enumerate(net.log_scale.exp().tolist()):
-        apart = abs(t - u) / scale
+        late = net.delay[r].double().numpy() * STEPS / 12
+        apart = abs(t - late[i] - u + late[j]) / scale
         along = np.exp(-apart) if r < 4 else (1 + np.sqrt(3) * apart) * np.exp(-np.sqrt(3) * apart)
         weight, amplitude = net.log_weight[r].exp().tolist(), net.log_amplitude[r].exp().tolist()
         c = float(net.correlation[i, j])
@@ -174,6 +175,25 @@ def test_on_smooth_fields_it_is_better_than_a_straight_line() -> None:
         )
     )
     assert ours < 0.7 * line
+
+
+def test_what_a_river_brings_is_known_from_the_gauges_above() -> None:
+    """A flood passes one gauge after the other; while a gauge is silent, those above and below it tell."""
+    random = np.random.default_rng(0)
+    flood = np.convolve(random.standard_normal(1500) * (random.random(1500) < 0.05), np.exp(-np.arange(60) / 6))[:1500]
+    delays = np.arange(6) * 4
+    truth = np.stack([np.roll(flood, delay) for delay in delays], axis=1)[60:]
+    table = pd.DataFrame(truth, pd.date_range("2024-01-01", periods=len(truth), freq="15min"), list("abcdef"))
+    holes = np.zeros(truth.shape, dtype=bool)
+    for first in range(30, len(truth) - 30, 60):
+        holes[first : first + 20, random.integers(6)] = True
+    model = KrigingImputer(**{**SMALL, "window": 36, "epochs": 4, "batches_per_epoch": 10}).fit(table.mask(holes))
+    assert model.network is not None
+    learned = 3 * model.network.delay.detach().mean(0).numpy()
+    np.testing.assert_allclose(learned - learned[0], delays, atol=1.0)
+    error = np.abs(model.impute(table.mask(holes)).to_numpy() - truth)[holes].mean()
+    line = np.abs(LinearImputer().fit(table.mask(holes)).impute(table.mask(holes)).to_numpy() - truth)[holes].mean()
+    assert error < 0.3 * line
 
 
 def test_series_without_any_noise_are_no_trouble() -> None:
