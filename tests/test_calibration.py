@@ -8,9 +8,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from casper import InputError
+from casper import InputError, calibration
 from casper.calibration import FEWEST_CELLS, Calibration, HeldBack
-from casper.cell_facts import FACTS
+from casper.cell_facts import FACTS, Cells
 
 SENSORS = 5
 
@@ -27,16 +27,20 @@ def cells(count: int = 20_000, seed: int = 0) -> HeldBack:
     return HeldBack(facts, level, np.arange(count), sensor, gap, error.astype(np.float32))
 
 
-def inside(calibration: Calibration, other: HeldBack, share: float) -> np.ndarray:
-    scale = calibration.scale(other.facts, other.level, other.sensor)
-    low, high = calibration.bounds(share, scale, other.level, other.gap)
+def bounds(fitted: Calibration, other: HeldBack, *shares: float) -> np.ndarray:
+    scale = fitted.scale(other.facts, other.level, other.sensor)
+    return fitted.bounds(shares, scale, Cells(other.step, other.sensor, other.facts, other.gap), other.level)
+
+
+def inside(fitted: Calibration, other: HeldBack, share: float) -> np.ndarray:
+    ((low, high),) = bounds(fitted, other, share)
     return (low <= other.error) & (other.error <= high)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9])
 def test_intervals_hold_the_share_of_new_errors_that_was_asked_for(share: float) -> None:
-    calibration, new = Calibration.fit(cells(), sensors=SENSORS), cells(seed=1)
-    held = inside(calibration, new, share)
+    fitted, new = Calibration.fit(cells(), sensors=SENSORS), cells(seed=1)
+    held = inside(fitted, new, share)
     assert held.mean() == pytest.approx(share, abs=0.01)
     for gap in (1, 3, 12, 60):
         assert held[new.gap == gap].mean() == pytest.approx(share, abs=0.02)
@@ -47,13 +51,13 @@ def test_intervals_hold_the_share_of_new_errors_that_was_asked_for(share: float)
 
 
 def test_the_scale_follows_what_makes_cells_hard() -> None:
-    calibration = Calibration.fit(cells(), sensors=SENSORS)
+    fitted = Calibration.fit(cells(), sensors=SENSORS)
     facts = np.zeros((4, len(FACTS)), dtype=np.float32)
     facts[:2, 0] = facts[2:, 1] = [1, -1]
-    scale = calibration.scale(facts, np.full(4, 2.0, np.float32), np.zeros(4, dtype=np.int64))
+    scale = fitted.scale(facts, np.full(4, 2.0, np.float32), np.zeros(4, dtype=np.int64))
     assert scale[0] / scale[1] == pytest.approx(np.e, rel=0.05)
     assert scale[2] / scale[3] == pytest.approx(1.0, rel=0.05)
-    of_sensor = np.exp(calibration.of_sensor)
+    of_sensor = np.exp(fitted.of_sensor)
     assert of_sensor[4] / of_sensor[:4].mean() == pytest.approx(np.exp(0.8), rel=0.1)
 
 
@@ -68,15 +72,36 @@ def test_few_cells_do_not_flatter_themselves() -> None:
 
 
 def test_skewed_errors_give_skewed_intervals() -> None:
-    calibration = Calibration.fit(cells(), sensors=SENSORS)
-    low, high = calibration.bounds(0.9, np.ones(1), np.ones(1, np.float32), np.ones(1, dtype=np.int64))
-    assert high[0] > 2 * -low[0]
+    fitted = Calibration.fit(cells(), sensors=SENSORS)
+    ((low, high),) = bounds(fitted, cells(200, seed=2), 0.9)
+    assert (high > 2 * -low).all()
+
+
+def test_errors_that_differ_in_shape_have_intervals_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some cells are mostly right and sometimes far off; their mean size alone would mislead."""
+
+    def of_two_shapes(seed: int) -> HeldBack:
+        made, random = cells(20_000, seed), np.random.default_rng(seed + 50)
+        rarely = made.facts[:, 2] > 0
+        made.facts[:, 2] = np.where(rarely, 1.0, -1.0)
+        seldom = random.normal(size=len(rarely)) * np.where(random.random(len(rarely)) < 0.2, 3.0, 0.1)
+        error = np.where(rarely, seldom, random.normal(size=len(rarely)) * 0.78)
+        return replace(made, error=error.astype(np.float32))
+
+    new = of_two_shapes(1)
+    rarely = new.facts[:, 2] > 0
+    leaning = Calibration.fit(of_two_shapes(0), sensors=SENSORS)
+    monkeypatch.setattr(calibration, "_FEWEST_TO_LEAN", 10**9)
+    upright = Calibration.fit(of_two_shapes(0), sensors=SENSORS)
+    for share in (0.5, 0.9):
+        for kind in (rarely, ~rarely):
+            assert inside(leaning, new, share)[kind].mean() == pytest.approx(share, abs=0.02)
+        assert abs(inside(upright, new, share)[rarely].mean() - share) > 0.03
 
 
 def test_wider_shares_have_wider_intervals_around_the_estimate() -> None:
-    calibration, new = Calibration.fit(cells(), sensors=SENSORS), cells(200, seed=2)
-    scale = calibration.scale(new.facts, new.level, new.sensor)
-    ends = [calibration.bounds(share, scale, new.level, new.gap) for share in (0.1, 0.5, 0.9, 0.98)]
+    fitted, new = Calibration.fit(cells(), sensors=SENSORS), cells(200, seed=2)
+    ends = bounds(fitted, new, 0.1, 0.5, 0.9, 0.95, 0.98)
     for (low, high), (lower, higher) in pairwise(ends):
         assert (lower <= low).all()
         assert (low <= 0).all()
@@ -92,9 +117,9 @@ def test_few_cells_share_their_quantiles() -> None:
 
 
 def test_what_is_not_known_of_a_cell_counts_as_average() -> None:
-    calibration = Calibration.fit(cells(), sensors=SENSORS)
-    facts = np.stack([np.full(len(FACTS), np.nan), calibration.centre]).astype(np.float32)
-    scale = calibration.scale(facts, np.ones(2, np.float32), np.zeros(2, dtype=np.int64))
+    fitted = Calibration.fit(cells(), sensors=SENSORS)
+    facts = np.stack([np.full(len(FACTS), np.nan), fitted.centre]).astype(np.float32)
+    scale = fitted.scale(facts, np.ones(2, np.float32), np.zeros(2, dtype=np.int64))
     assert scale[0] == pytest.approx(scale[1])
 
 
@@ -105,25 +130,35 @@ def test_too_few_cells_are_refused_with_a_remedy() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.5, 90])
 def test_shares_that_mean_nothing_are_refused(share: float) -> None:
-    calibration = Calibration.fit(cells(500), sensors=SENSORS)
+    fitted = Calibration.fit(cells(500), sensors=SENSORS)
     with pytest.raises(InputError, match=r"such as 0\.9"):
-        calibration.bounds(share, np.ones(1), np.ones(1, np.float32), np.ones(1, dtype=np.int64))
+        bounds(fitted, cells(1), share)
 
 
 def test_it_goes_through_tensors_and_comes_back() -> None:
-    calibration, new = Calibration.fit(cells(), sensors=SENSORS), cells(50, seed=4)
-    back = Calibration.from_tensors(calibration.to_tensors())
+    fitted, new = Calibration.fit(cells(), sensors=SENSORS), cells(50, seed=4)
+    back = Calibration.from_tensors(fitted.to_tensors())
     assert back is not None
     np.testing.assert_array_equal(
-        back.scale(new.facts, new.level, new.sensor), calibration.scale(new.facts, new.level, new.sensor)
+        back.scale(new.facts, new.level, new.sensor), fitted.scale(new.facts, new.level, new.sensor)
     )
-    np.testing.assert_array_equal(inside(back, new, 0.5), inside(calibration, new, 0.5))
+    np.testing.assert_array_equal(inside(back, new, 0.5), inside(fitted, new, 0.5))
+
+
+def test_error_bars_of_a_version_without_leaning_quantiles_are_read() -> None:
+    fitted = Calibration.fit(cells(500), sensors=SENSORS)  # too few to lean
+    assert not fitted.leaning.any()
+    older = {name: one for name, one in fitted.to_tensors().items() if name not in ("middle", "leaning")}
+    back = Calibration.from_tensors(older)
+    assert back is not None
+    new = cells(50, seed=4)
+    np.testing.assert_array_equal(bounds(back, new, 0.5, 0.9), bounds(fitted, new, 0.5, 0.9))
 
 
 def test_perfect_estimates_do_not_break_it() -> None:
     perfect = cells(100)
-    calibration = Calibration.fit(replace(perfect, error=np.zeros(100, np.float32)), sensors=SENSORS)
-    assert np.isfinite(calibration.scale(perfect.facts, perfect.level, perfect.sensor)).all()
+    fitted = Calibration.fit(replace(perfect, error=np.zeros(100, np.float32)), sensors=SENSORS)
+    assert np.isfinite(fitted.scale(perfect.facts, perfect.level, perfect.sensor)).all()
 
 
 def test_what_an_older_version_wrote_is_not_read() -> None:

@@ -1,11 +1,13 @@
 """Error bars: how far an estimate may be off, judged by cells that were held back from the fit.
 
 An interval reaches from `estimate + scale * low` to `estimate + scale * high`. The scale is different for every cell,
-because some cells are harder than others; it is learned from a few facts about the cell (`casper.cell_facts`). What is
-left after dividing by it are quantiles of the held-back cells' errors (split conformal prediction: Papadopoulos et al.,
-2002; Lei et al., 2018), taken apart for short and long gaps and for low and high values wherever enough cells were held
-back (Mondrian: Vovk et al., 2003). The split is crosswise (Vovk, 2015): a cell's scale comes from cells of other times,
-and every cell serves both purposes. All of it is one pass over a filled table; nothing is sampled.
+because some cells are harder than others; it is learned from a few facts about the cell (`casper.cell_facts`). Errors
+differ not only in their size: some cells are mostly right and sometimes far off, some err to one side. So what is left
+after dividing by the scale has quantiles that lean on the same facts (quantile regression: Koenker and Bassett, 1978),
+and are then set right by the held-back cells' errors (split conformal prediction: Papadopoulos et al., 2002; Lei et
+al., 2018; Romano et al., 2019), taken apart for short and long gaps and for low and high values wherever enough cells
+were held back (Mondrian: Vovk et al., 2003). The split is crosswise (Vovk, 2015): a cell's scale comes from cells of
+other times, and every cell serves both purposes. All of it is one pass over a filled table; nothing is sampled.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from casper.cell_facts import FACTS
+from casper.cell_facts import FACTS, Cells
 from casper.errors import InputError
 
 FEWEST_CELLS = 30
@@ -38,6 +40,14 @@ _CELLS_TO_BELIEVE_A_SENSOR = 20.0
 _PARTS, _TURNS = 10, 4  # the cells are cut into so many parts, each of so many stretches of time
 _FURTHEST = 3.0  # facts are not followed further from their mean than this, in deviations
 _LEVELS = np.concatenate(([0.005], np.arange(0.01, 0.995, 0.01), [0.995]))
+# Quantiles that lean on the facts; others lean as those between which they lie. Fewer cells teach nothing about it, and
+# more than so many nothing new.
+_LEANING = np.array([0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975])
+_FEWEST_TO_LEAN, _MOST_TO_LEAN = 2_000, 40_000
+_HELD_UPRIGHT = 20.0  # as many cells that say that there is nothing to lean on
+# Among _LEVELS, where the quantiles of a cell are written out; the ends of an interval lie between two of them.
+_WRITTEN = np.concatenate(([0, 1, 2], np.arange(5, 100, 5), [98, 99, 100]))
+_CELLS_AT_ONCE = 100_000
 
 
 @dataclass(frozen=True)
@@ -65,8 +75,9 @@ class Calibration:
     """What was learned from the held-back cells.
 
     centre, spread: (F,) of the facts; knots: of the level; slopes: of the facts and of the level's hats; offset: ();
-    of_sensor: (N,). quantiles: (groups, levels) of error / scale; borders: of the classes of the level; typical: the
-    mean size of error / scale.
+    of_sensor: (N,). middle: mean and deviation of the logarithm of the scale; leaning: (L, F + hats + 1), of the
+    quantiles of error / scale on facts, level and scale. quantiles: (groups, levels) of what is left then; borders: of
+    the classes of the level; typical: the mean size of error / scale.
     """
 
     centre: NDArray[np.float64]
@@ -75,6 +86,8 @@ class Calibration:
     slopes: NDArray[np.float64]
     offset: NDArray[np.float64]
     of_sensor: NDArray[np.float64]
+    middle: NDArray[np.float64]
+    leaning: NDArray[np.float64]
     borders: NDArray[np.float64]
     quantiles: NDArray[np.float64]
     typical: NDArray[np.float64]
@@ -106,32 +119,51 @@ class Calibration:
             log_scale[out] = design[out] @ others[0] + others[1] + others[2][cells.sensor[out]]
         borders = np.quantile(cells.level.astype(np.float64), np.arange(1, _LEVEL_CLASSES) / _LEVEL_CLASSES)
         left = cells.error / np.exp(log_scale)
-        quantiles = _quantiles_of_groups(left, _gap_class(cells.gap), np.searchsorted(borders, cells.level))
+        middle = np.array([log_scale.mean(), log_scale.std() + 1e-6])
+        design = _with_scale(design, log_scale, middle)
+        leaning = _fit_leaning(design, left)
+        groups = _groups_of_cells(_gap_class(cells.gap), np.searchsorted(borders, cells.level))
+        quantiles = np.stack(
+            [_quantiles(groups, left - design @ _at(leaning, _LEANING, p), p) for p in _LEVELS], axis=1
+        )
         typical = np.asarray(np.abs(left).mean())
-        return cls(centre, spread, knots, slopes, np.asarray(offset), of_sensor, borders, quantiles, typical)
+        return cls(
+            *(centre, spread, knots, slopes, np.asarray(offset), of_sensor),
+            *(middle, leaning, borders, quantiles, typical),
+        )
 
     def scale(
         self, facts: NDArray[np.float32], level: NDArray[np.float32], sensor: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """(C,) of so many cells."""
-        design = np.concatenate((_standardised(facts, self.centre, self.spread), _hats(level, self.knots)), axis=1)
-        return np.exp(design @ self.slopes + self.offset + self.of_sensor[sensor])
+        return np.exp(self._design(facts, level) @ self.slopes + self.offset + self.of_sensor[sensor])
 
     def bounds(
-        self, share: float, scale: NDArray[np.float64], level: NDArray[np.float32], gap: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """What to add to the estimates (C,) so that `share` of the true values lie between, as much below as above."""
-        check_share(share)
-        low, high = self._at((1 - share) / 2), self._at((1 + share) / 2)  # (groups,)
-        group = _gap_class(gap) * _LEVEL_CLASSES + np.searchsorted(self.borders, level)
-        return scale * np.minimum(low, 0.0)[group], scale * np.maximum(high, 0.0)[group]
+        self, shares: Sequence[float], scale: NDArray[np.float64], cells: Cells, level: NDArray[np.float32]
+    ) -> NDArray[np.float64]:
+        """(shares, 2, C): what to add to the estimates so that a share of the true values lies between, as much below
+        as above."""
+        for share in shares:
+            check_share(share)
+        group = _gap_class(cells.gap) * _LEVEL_CLASSES + np.searchsorted(self.borders, level)
+        lines = np.stack([_at(self.leaning, _LEANING, p) for p in _LEVELS[_WRITTEN]], axis=1)
+        ends = np.empty((len(shares), 2, len(level)))
+        for first in range(0, len(level), _CELLS_AT_ONCE):
+            some = slice(first, first + _CELLS_AT_ONCE)
+            design = _with_scale(self._design(cells.facts[some], level[some]), np.log(scale[some]), self.middle)
+            # Sorted, because lines may cross where quantiles must not (Chernozhukov et al., 2010).
+            quantiles = np.sort(design @ lines + self.quantiles[group[some]][:, _WRITTEN], axis=1).T
+            for number, share in enumerate(shares):
+                ends[number, 0, some] = np.minimum(_at(quantiles, _LEVELS[_WRITTEN], (1 - share) / 2), 0.0)
+                ends[number, 1, some] = np.maximum(_at(quantiles, _LEVELS[_WRITTEN], (1 + share) / 2), 0.0)
+        return ends * scale
 
     def expected_error(self, scale: NDArray[np.float64]) -> NDArray[np.float64]:
         """The mean absolute error to be expected of cells of such a scale."""
         return scale * self.typical
 
-    def _at(self, probability: float) -> NDArray[np.float64]:
-        return np.array([np.interp(probability, _LEVELS, group) for group in self.quantiles])
+    def _design(self, facts: NDArray[np.float32], level: NDArray[np.float32]) -> NDArray[np.float64]:
+        return np.concatenate((_standardised(facts, self.centre, self.spread), _hats(level, self.knots)), axis=1)
 
     def to_tensors(self) -> dict[str, Tensor]:
         return {field.name: torch.as_tensor(getattr(self, field.name)) for field in fields(self)}
@@ -139,6 +171,9 @@ class Calibration:
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self | None:
         """None if there are none, or if they are of a version that judged by other facts."""
+        if "slopes" in tensors and "leaning" not in tensors:  # of a version in which nothing leant on facts
+            upright = torch.zeros(len(_LEANING), len(tensors["slopes"]) + 1, dtype=torch.float64)
+            tensors = {**tensors, "middle": torch.tensor([0.0, 1.0], dtype=torch.float64), "leaning": upright}
         if set(tensors) != {field.name for field in fields(cls)} or len(tensors["centre"]) != len(FACTS):
             return None
         return cls(**{field.name: tensors[field.name].numpy() for field in fields(cls)})
@@ -215,21 +250,61 @@ def _fit_scale(
     return slopes.detach().numpy(), float(offset.detach()), own.detach().numpy()
 
 
-def _quantiles_of_groups(
-    left: NDArray[np.float64], gap_class: NDArray[np.int64], level_class: NDArray[np.int64]
+def _with_scale(
+    design: NDArray[np.float64], log_scale: NDArray[np.float64], middle: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """(gap classes * level classes, levels): of the group, or of its level, or of all, if there are too few cells."""
-    rows: list[NDArray[np.float64]] = []
+    standard = np.clip((log_scale - middle[0]) / middle[1], -_FURTHEST, _FURTHEST)
+    return np.concatenate((design, standard[:, None]), axis=1)
+
+
+def _at(rows: NDArray[np.float64], levels: NDArray[np.float64], probability: float) -> NDArray[np.float64]:
+    """rows: (levels, ...) -> (...), between the two rows whose levels are next to the probability."""
+    place = np.interp(probability, levels, np.arange(len(levels)))
+    low = int(place)
+    high = min(low + 1, len(levels) - 1)
+    return rows[low] + (rows[high] - rows[low]) * (place - low)
+
+
+def _fit_leaning(design: NDArray[np.float64], left: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(L, columns of the design): slopes of the quantiles of what is left, by the pinball loss, its corner rounded."""
+    if len(left) < _FEWEST_TO_LEAN:
+        return np.zeros((len(_LEANING), design.shape[1]))
+    every = -(-len(left) // _MOST_TO_LEAN)
+    x, y, p = torch.as_tensor(design[::every]), torch.as_tensor(left[::every]), torch.as_tensor(_LEANING)
+    rounded = 0.05 * float(y.abs().mean()) + 1e-12
+    upright = torch.tensor(np.quantile(y.numpy(), _LEANING), requires_grad=True)
+    slopes = torch.zeros(len(p), x.shape[1], dtype=torch.float64, requires_grad=True)
+    solver = torch.optim.LBFGS([upright, slopes], max_iter=60, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        solver.zero_grad()
+        above = y[:, None] - (x @ slopes.T + upright)
+        pinball = p * above + rounded * torch.nn.functional.softplus(-above / rounded)
+        total = pinball.mean(0).sum() + _HELD_UPRIGHT * slopes.square().sum() / (2 * len(y))
+        total.backward()
+        return total
+
+    with torch.enable_grad():
+        solver.step(loss)
+    return slopes.detach().numpy()
+
+
+def _groups_of_cells(gap_class: NDArray[np.int64], level_class: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """(gap classes * level classes): the cells of the group, or of its gaps, or of its level, or all, if too few."""
+    everything = np.arange(len(gap_class))
+    groups: list[NDArray[np.int64]] = []
     for gaps in range(len(LONGEST_GAPS) + 1):
         for levels in range(_LEVEL_CLASSES):
-            both = left[(gap_class == gaps) & (level_class == levels)]
-            candidates = (both, left[gap_class == gaps], left[level_class == levels], left)
-            rows.append(_quantiles(next((c for c in candidates if len(c) >= _FEWEST_OF_A_GROUP), left)))
-    return np.stack(rows)
+            of_gap, of_level = gap_class == gaps, level_class == levels
+            candidates = (np.flatnonzero(of_gap & of_level), np.flatnonzero(of_gap), np.flatnonzero(of_level))
+            groups.append(next((one for one in candidates if len(one) >= _FEWEST_OF_A_GROUP), everything))
+    return groups
 
 
-def _quantiles(left: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of a next value, not of these: with n of them, it is as likely to fall into any of the n + 1 spaces between."""
-    count = len(left)
-    places = (_LEVELS * (count + 1) - 1) / max(1, count - 1)
-    return np.quantile(left, np.clip(places, 0.0, 1.0))
+def _quantiles(groups: list[NDArray[np.int64]], left: NDArray[np.float64], level: float) -> NDArray[np.float64]:
+    """(groups,) of a next value, not of these: with n of them, it is as likely to fall into any of the n + 1 spaces
+    between."""
+    places = [(level * (len(group) + 1) - 1) / max(1, len(group) - 1) for group in groups]
+    return np.array(
+        [np.quantile(left[group], np.clip(place, 0.0, 1.0)) for group, place in zip(groups, places, strict=True)]
+    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from casper.calibration import Calibration, HeldBack, check_share
+from casper.calibration import Calibration, HeldBack
 from casper.cell_facts import Cells, cells_with_facts
 from casper.frame import SensorFrame
 from casper.graph import SensorGraph
@@ -80,8 +80,6 @@ def draw_error_bars(
     shares: Sequence[float],
 ) -> ErrorBars:
     """Around the filled values (T, N) of the frame's holes."""
-    for share in shares:
-        check_share(share)
     complete = np.where(frame.observed, frame.values, filled)
     lower, upper = ({share: complete.copy() for share in shares} for _ in range(2))
     flagged = np.zeros(frame.values.shape, dtype=bool)
@@ -95,8 +93,8 @@ def draw_error_bars(
         # Where the estimate is far from the median, the median would be far off as well.
         of_a_guess = np.maximum(variation[part.sensor], np.abs(scaled[at] - median[part.sensor]))
         flagged[at] = calibration.expected_error(scale) >= _AS_BAD_AS_A_GUESS * of_a_guess
-        for share in shares:
-            down, up = calibration.bounds(share, scale, scaled[at], part.gap)
+        ends = calibration.bounds(shares, scale, part, scaled[at])
+        for share, (down, up) in zip(shares, ends, strict=True):
             lower[share][at] = np.minimum(np.maximum(filled[at] + down * deviation[part.sensor], least), filled[at])
             upper[share][at] = filled[at] + up * deviation[part.sensor]
     flagged[:, ~frame.observed.any(axis=0)] = True  # nobody knows the level of a sensor that never reports
