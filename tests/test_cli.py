@@ -16,6 +16,7 @@ import torch
 
 from casper import Casper, __version__, datasets
 from casper import neural as neural_module
+from casper.console import show_fitted
 from casper.methods import METHODS
 from casper.simulate import Simulation
 
@@ -133,7 +134,8 @@ def test_fit_and_impute_give_the_same_csv_without_holes(
 ) -> None:
     told = succeeds(command("fit", readings, "-o", "model", "--sensors", "sensors.csv", *tiny_options))
     assert "Mean absolute error on held-back cells" in told.out
-    assert told.err == ""
+    assert told.err.startswith("Linear interpolation did better")  # than so short a training
+    assert told.err.count("\n") == 1
     assert sorted(path.name for path in Path("model").iterdir()) == ["config.json", "metrics.csv", "model.safetensors"]
     assert len(pd.read_csv("model/metrics.csv")) == 2
     assert not Path("model.training").exists()
@@ -526,3 +528,24 @@ def test_shipped_models_say_what_they_know(command: Command, tiny_folder: Path) 
     one = json.loads(command("models", tiny_folder, "--json").out)
     assert next(iter(one.values()))["sensors"] == 6
     assert command("models", "nothing").code == 2
+
+
+def test_a_model_that_a_straight_line_beats_is_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    card = {
+        "seconds": 1.0,
+        "epochs": 1,
+        "trained_on": "CPU",
+        "best_epoch": 0,
+        "validation_mae": 9.4,
+        "validation_mae_of_linear_interpolation": 2.0,
+        "most_of_the_error": "G05",
+    }
+    show_fitted(Path("model"), card)
+    told = capsys.readouterr().err
+    assert "Linear interpolation did better" in told
+    assert "G05" in told
+    assert "casper check" in told
+    show_fitted(Path("model"), {**card, "validation_mae": 1.0})
+    assert "same units" in capsys.readouterr().err
+    show_fitted(Path("model"), {**card, "validation_mae": 1.0, "most_of_the_error": None})
+    assert capsys.readouterr().err == ""

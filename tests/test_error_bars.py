@@ -13,6 +13,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from casper import Casper, InputError, make_imputer
+from casper.baselines.kriging import KrigingImputer
 from casper.calibration import Calibration
 from casper.checkpoint import read_tensors, write_tensors
 from casper.datasets import Benchmark
@@ -261,3 +262,29 @@ def test_the_standard_error_counts_stretches_of_time_and_not_cells() -> None:
     assert _standard_error(alone, stretch) == pytest.approx(np.sqrt(0.25 / 3000), rel=0.4)
     together = np.repeat(random.random(30) < 0.5, 100)
     assert _standard_error(together, stretch) == pytest.approx(np.sqrt(0.25 / 30), rel=0.1)
+
+
+def test_a_long_outage_of_all_sensors_is_known_to_be_a_guess() -> None:
+    """Nothing like it was held back, so that only the distance to the readings tells."""
+    made = simulate(sensors=6, steps=900, seed=5)
+    dark = np.zeros(made.table.shape, dtype=bool)
+    dark[400:520] = True
+    model = KrigingImputer(window=24, epochs=2, batches_per_epoch=10).fit(made.table, sensors=made.sensors)
+    filled = model.impute(made.table.mask(dark), intervals=(0.9,))
+    inside = (filled.lower[0.9] <= made.complete) & (made.complete <= filled.upper[0.9])
+    middle = slice(430, 490)
+    assert inside.to_numpy()[middle].mean() > 0.75
+    assert filled.flagged.to_numpy()[middle].mean() > 0.9
+    width = (filled.upper[0.9] - filled.lower[0.9]).to_numpy()
+    assert np.median(width[middle]) > 1.3 * np.median(width[400:402])
+
+
+def test_a_sensor_that_was_never_heard_has_intervals_as_wide_as_sensors_differ() -> None:
+    made = simulate(sensors=6, steps=500, seed=5)
+    apart = made.table + np.arange(6) * 200.0
+    silent = made.table.columns[2]
+    apart[silent] = np.nan
+    model = KrigingImputer(window=24, epochs=2, batches_per_epoch=10).fit(apart, sensors=made.sensors)
+    filled = model.impute(apart, intervals=(0.9,))
+    width = filled.upper[0.9] - filled.lower[0.9]
+    assert width[silent].median() > 1.5 * width.drop(columns=silent).max().max()

@@ -374,3 +374,22 @@ def test_what_cannot_be_explained_is_refused(tiny_casper: Casper, six_sensors: S
 def test_a_model_that_was_fitted_on_a_table_says_how_linear_interpolation_does(tiny_casper: Casper) -> None:
     card = tiny_casper.describe()
     assert card["validation_mae_of_linear_interpolation"] > 0
+
+
+def test_an_epoch_looks_at_the_few_windows_of_a_short_table_no_more_than_it_has_to() -> None:
+    made = simulate(sensors=6, steps=40, seed=1)
+    model = Casper(device="cpu", epochs=1, kriging=False).fit(made.table, sensors=made.sensors)
+    windows = 40 - model.config.window + 1
+    assert model.training.batches_per_epoch == -(-20 * windows // model.training.batch_size)
+    asked_for = Casper(device="cpu", epochs=1, batches_per_epoch=90, kriging=False).fit(made.table)
+    assert asked_for.training.batches_per_epoch == 90
+
+
+def test_a_sensor_that_has_most_of_the_error_is_named() -> None:
+    made = simulate(sensors=6, steps=200, seed=1)
+    table = made.table.copy()
+    table.iloc[100:, 3] *= 100
+    model = Casper(device="cpu", epochs=1, batches_per_epoch=10, kriging=False).fit(table, sensors=made.sensors)
+    assert model.describe()["most_of_the_error"] == table.columns[3]
+    alike = Casper(device="cpu", epochs=1, batches_per_epoch=10, kriging=False).fit(made.table, sensors=made.sensors)
+    assert alike.describe()["most_of_the_error"] is None

@@ -39,6 +39,8 @@ class CalibratedImputer(Imputer):
     _calibration: Calibration | None = None
     held_back_mae: float | None = None
     """Mean absolute error on the readings held back, in a table filled at one go; of a loaded model not known."""
+    most_of_the_error: str | None = None
+    """The sensor that has more than half of it, if there is one."""
 
     @abstractmethod
     def reading(self) -> Reading:
@@ -99,8 +101,9 @@ class CalibratedImputer(Imputer):
         reading = self.reading()
         steps = np.ones(len(frame.times), dtype=bool) if at is None else at
         chosen = spread_stretches(steps, reading.window, _MOST_CELLS // len(frame.sensors) // len(draws))
-        self._calibration = self.held_back_mae = None
+        self._calibration = self.held_back_mae = self.most_of_the_error = None
         cells, off = list[HeldBack](), list[NDArray[np.float64]]()
+        of_sensor = np.zeros(len(frame.sensors))
         for held in draws:
             looked_at = held & frame.observed & chosen[:, None]
             if not looked_at.any():
@@ -108,11 +111,14 @@ class CalibratedImputer(Imputer):
             shown = frame.hide(held)
             filled = self.impute_steps(shown, chosen)
             off.append(np.abs(filled - frame.values)[looked_at])
+            of_sensor += np.bincount(np.nonzero(looked_at)[1], weights=off[-1], minlength=len(of_sensor))
             most = _MOST_TO_LEARN_FROM // len(draws)
             cells.append(held_back_cells(reading, frame, shown, filled, looked_at, most=most, seed=self.seed))
         if sum(map(len, off)) < FEWEST_CELLS:
             return
         self.held_back_mae = float(np.concatenate(off).mean())
+        if len(of_sensor) > 2 and of_sensor.max() > of_sensor.sum() / 2:
+            self.most_of_the_error = frame.sensors[int(of_sensor.argmax())]
         self._calibration = Calibration.fit(HeldBack.joined(cells), sensors=len(frame.sensors))
 
     @property

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from casper.cell_facts import FACTS, Cells
+from casper.cell_facts import FACTS, Cells, distance_to_readings
 from casper.errors import InputError
 
 FEWEST_CELLS = 30
@@ -77,7 +77,7 @@ class Calibration:
     centre, spread: (F,) of the facts; knots: of the level; slopes: of the facts and of the level's hats; offset: ();
     of_sensor: (N,). middle: mean and deviation of the logarithm of the scale; leaning: (L, F + hats + 1), of the
     quantiles of error / scale on facts, level and scale. quantiles: (groups, levels) of what is left then; borders: of
-    the classes of the level; typical: the mean size of error / scale.
+    the classes of the level; typical: the mean size of error / scale; farthest: see `beyond`.
     """
 
     centre: NDArray[np.float64]
@@ -91,6 +91,7 @@ class Calibration:
     borders: NDArray[np.float64]
     quantiles: NDArray[np.float64]
     typical: NDArray[np.float64]
+    farthest: NDArray[np.float64]
 
     @classmethod
     def fit(cls, cells: HeldBack, *, sensors: int) -> Self:
@@ -129,7 +130,7 @@ class Calibration:
         typical = np.asarray(np.abs(left).mean())
         return cls(
             *(centre, spread, knots, slopes, np.asarray(offset), of_sensor),
-            *(middle, leaning, borders, quantiles, typical),
+            *(middle, leaning, borders, quantiles, typical, np.asarray(distance_to_readings(cells.facts).max())),
         )
 
     def scale(
@@ -158,9 +159,19 @@ class Calibration:
                 ends[number, 1, some] = np.maximum(_at(quantiles, _LEVELS[_WRITTEN], (1 + share) / 2), 0.0)
         return ends * scale
 
+    def beyond(self, facts: NDArray[np.float32], *, window: int) -> NDArray[np.float64]:
+        """(C,), from 0 to 1: how far cells lie beyond all that was held back, as in a long outage of the whole network.
+        0: no farther from any reading than some of those; 1: a window away, where nothing is known any more."""
+        unknown = np.log1p(window) - self.farthest
+        return np.clip((distance_to_readings(facts) - self.farthest) / max(float(unknown), 1e-6), 0.0, 1.0)
+
     def expected_error(self, scale: NDArray[np.float64]) -> NDArray[np.float64]:
         """The mean absolute error to be expected of cells of such a scale."""
         return scale * self.typical
+
+    def scale_of(self, expected: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The scale of cells of which such a mean absolute error is expected."""
+        return expected / max(float(self.typical), 1e-12)
 
     def _design(self, facts: NDArray[np.float32], level: NDArray[np.float32]) -> NDArray[np.float64]:
         return np.concatenate((_standardised(facts, self.centre, self.spread), _hats(level, self.knots)), axis=1)
@@ -173,7 +184,8 @@ class Calibration:
         """None if there are none, or if they are of a version that judged by other facts."""
         if "slopes" in tensors and "leaning" not in tensors:  # of a version in which nothing leant on facts
             upright = torch.zeros(len(_LEANING), len(tensors["slopes"]) + 1, dtype=torch.float64)
-            tensors = {**tensors, "middle": torch.tensor([0.0, 1.0], dtype=torch.float64), "leaning": upright}
+            middle, anywhere = torch.tensor([0.0, 1.0]).double(), torch.tensor(torch.inf).double()
+            tensors = {**tensors, "middle": middle, "leaning": upright, "farthest": anywhere}
         if set(tensors) != {field.name for field in fields(cls)} or len(tensors["centre"]) != len(FACTS):
             return None
         return cls(**{field.name: tensors[field.name].numpy() for field in fields(cls)})

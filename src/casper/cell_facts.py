@@ -95,6 +95,11 @@ def cells_with_facts(
         yield Cells(at[0], sensor, np.stack(facts, axis=1).astype(np.float32), gap)
 
 
+def distance_to_readings(facts: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(C,): the logarithm of 1 + the steps to the nearest reading of the sensor or of its neighbours."""
+    return np.minimum(facts[:, 0], facts[:, 3])
+
+
 def gap_lengths(visible: NDArray[np.bool_]) -> NDArray[np.int64]:
     """(T, N): how many steps the gap has that a hole belongs to, 0 for readings."""
     before, after = _nearest_readings(visible)

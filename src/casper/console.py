@@ -43,12 +43,15 @@ def note(*sentences: str) -> None:
         logging.getLogger("casper").info(sentence)
 
 
-def show_summary(name: str, summary: TableSummary, graph: SensorGraph) -> None:
+def show_summary(name: str, summary: TableSummary, graph: SensorGraph, *, region: str | None = None) -> None:
+    from casper.grid import step_text
+
     gaps, degree = summary.gaps, graph.degree()
     lines = {
         "period": f"{summary.start} to {summary.end}",
-        "step": f"{_duration(summary.step)}, {summary.steps:,} steps",
+        "step": f"{step_text(summary.step)}, {summary.steps:,} steps",
         "sensors": f"{summary.sensors:,}",
+        **({} if region is None else {"region": region}),
         "missing": f"{summary.missing_share:.1%} of all cells; everything at {summary.blackout_share:.1%} of the steps",
         "gaps": f"{gaps.count:,} gaps, median {gaps.median:g} steps; cells by length of their gap: "
         + ", ".join(f"{length}: {cells:,}" for length, cells in gaps.cells_by_length.items()),
@@ -88,6 +91,20 @@ def show_fitted(out: Path, card: Mapping[str, Any]) -> None:
         highlight=False,
         soft_wrap=True,
     )
+    worst = card.get("most_of_the_error")
+    if linear is not None and card["validation_mae"] > linear:
+        warning = "Linear interpolation did better on them: this model is of little use."
+        warning += f" Most of the error is of the sensor {worst}." if worst else ""
+        _console(stderr=True).print(
+            f"{warning} Look at the table with: casper check TABLE", highlight=False, markup=False, soft_wrap=True
+        )
+    elif worst:
+        _console(stderr=True).print(
+            f"Most of the error is of the sensor {worst}: are all of its readings in the same units?",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def show_filled(out: Path, filled: pd.DataFrame) -> None:
@@ -203,10 +220,6 @@ def show_demo(result: DemoResult) -> None:
 def _console(*, stderr: bool = False) -> Console:
     """Names of sensors and files are shown as they are: [/b] is no markup and :b: no picture."""
     return Console(stderr=stderr, markup=False, emoji=False)
-
-
-def _duration(step: pd.Timedelta) -> str:
-    return str(step).removeprefix("0 days ")
 
 
 def _listed(names: Sequence[str]) -> str:

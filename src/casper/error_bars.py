@@ -85,6 +85,8 @@ def draw_error_bars(
     flagged = np.zeros(frame.values.shape, dtype=bool)
     scaled, deviation = reading.scaler.scale(filled), reading.scaler.deviation
     median, variation = _variation(frame, reading.scaler)
+    silent = ~frame.observed.any(axis=0)
+    never_heard = silent & (calibration.of_sensor == 0)  # not when it was fitted, either
     # Where nothing negative was ever read, nothing negative is to be expected.
     least = 0.0 if np.nanmin(np.where(frame.observed, frame.values, np.nan), initial=np.inf) >= 0 else -np.inf
     for part in reading.cells(frame, filled, ~frame.observed):
@@ -92,12 +94,15 @@ def draw_error_bars(
         scale = calibration.scale(part.facts, scaled[at], part.sensor)
         # Where the estimate is far from the median, the median would be far off as well.
         of_a_guess = np.maximum(variation[part.sensor], np.abs(scaled[at] - median[part.sensor]))
+        # What is farther from any reading than the held-back ones were is known less the farther it is.
+        unknown = np.where(never_heard[part.sensor], 1.0, calibration.beyond(part.facts, window=reading.window))
+        scale += unknown * np.maximum(calibration.scale_of(of_a_guess) - scale, 0.0)
         flagged[at] = calibration.expected_error(scale) >= _AS_BAD_AS_A_GUESS * of_a_guess
         ends = calibration.bounds(shares, scale, part, scaled[at])
         for share, (down, up) in zip(shares, ends, strict=True):
             lower[share][at] = np.minimum(np.maximum(filled[at] + down * deviation[part.sensor], least), filled[at])
             upper[share][at] = filled[at] + up * deviation[part.sensor]
-    flagged[:, ~frame.observed.any(axis=0)] = True  # nobody knows the level of a sensor that never reports
+    flagged[:, silent] = True  # nobody knows the level of a sensor that never reports
     return ErrorBars(lower, upper, flagged)
 
 
@@ -117,7 +122,7 @@ def cut_off(frame: SensorFrame, graph: SensorGraph, flagged: NDArray[np.bool_]) 
 def _variation(frame: SensorFrame, scaler: Scaler) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(N,) each, in scaled units: a sensor's median, and how far its readings lie from it on average.
 
-    Of silent sensors, the others' mean.
+    Of silent sensors, the others' mean, to which comes how far the others' medians lie apart.
     """
     scaled = np.where(frame.observed, scaler.scale(frame.values), np.nan)
     alive = frame.observed.any(axis=0)
@@ -125,5 +130,7 @@ def _variation(frame: SensorFrame, scaler: Scaler) -> tuple[NDArray[np.float64],
     if alive.any():
         median[alive] = np.nanmedian(scaled[:, alive], axis=0)
         away[alive] = np.nanmean(np.abs(scaled[:, alive] - median[alive]), axis=0)
-        median[~alive], away[~alive] = median[alive].mean(), away[alive].mean()
+        levels = np.nanmedian(np.where(frame.observed, frame.values, np.nan)[:, alive], axis=0)
+        apart = np.abs(levels - levels.mean()).mean()
+        median[~alive], away[~alive] = median[alive].mean(), away[alive].mean() + apart / scaler.deviation[~alive]
     return median, away

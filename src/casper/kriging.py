@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -138,6 +138,11 @@ class KrigingNetwork(WindowNetwork):
         self.register_buffer("skew", torch.zeros(()))
         self.register_buffer("edge", torch.zeros(()))
         self._patches: list[Patch] | None = None
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        # Models that were written before delays were learned have none.
+        state_dict.setdefault(f"{prefix}delay", torch.zeros_like(self.delay))
+        super()._load_from_state_dict(state_dict, prefix, *others)
 
     @torch.no_grad()
     def read_table(self, values: Tensor, visible: Tensor, clock: Tensor) -> None:

@@ -54,6 +54,8 @@ ConfigT = TypeVar("ConfigT", bound=NetworkConfig)
 NetworkT = TypeVar("NetworkT", bound=WindowNetwork)
 # Shorter tables are not worth a network.
 _FEWEST_STEPS = 16
+# So often an epoch looks at each window of a short table.
+_MOST_LOOKS = 20
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
             )
         self.config = recipe.model.replace(**{name: settings[name] for name in settings if name in of_model})
         self.training = recipe.training.replace(**{name: settings[name] for name in settings if name in of_training})
-        self._window_given = "window" in settings
+        self._given = frozenset(settings)
 
     # ------------------------------------------------------------------ what a method says
 
@@ -145,7 +147,7 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
     # ------------------------------------------------------------------ fitting
 
     def fit_frame(self, frame: SensorFrame, graph: SensorGraph) -> None:
-        self._suit_window(len(frame.times))
+        self._suit_table(len(frame.times))
         self.check_length(frame)
         held = self.hold_back(frame)
         starts = np.arange(len(frame.times) - self.config.window + 1)
@@ -327,12 +329,15 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
             raise InputError("this model is not fitted yet; call fit(table) first")
         return self._scaler
 
-    def _suit_window(self, steps: int) -> None:
-        """A table that is shorter than the recipe's window gets one of half its length, unless a window was asked for
-        or there is hardly anything to learn from."""
-        if _FEWEST_STEPS <= steps < self.config.window and not self._window_given:
+    def _suit_table(self, steps: int) -> None:
+        """A table that is shorter than the recipe's window gets one of half its length, unless there is hardly anything
+        to learn from; one of few windows is not looked at over and over. What was asked for is left as it is."""
+        if _FEWEST_STEPS <= steps < self.config.window and "window" not in self._given:
             self.config = self.config.replace(window=steps // 2)
             log.info("the table has %d steps: the model looks at %d at a time", steps, self.config.window)
+        enough = -(-_MOST_LOOKS * max(1, steps - self.config.window + 1) // self.training.batch_size)
+        if enough < self.training.batches_per_epoch and "batches_per_epoch" not in self._given:
+            self.training = self.training.replace(batches_per_epoch=enough)
 
     def check_length(self, frame: SensorFrame) -> None:
         if len(frame.times) < self.config.window:
@@ -400,6 +405,7 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
             "best_epoch": self.result.best_epoch,
             "validation_mae": self.validation_mae,
             "validation_mae_of_linear_interpolation": self._linear_mae,
+            "most_of_the_error": self.most_of_the_error,
             "seconds": sum(record.seconds for record in self.result.history),
             "torch": torch.__version__,
             "trained_on": torch.cuda.get_device_name() if torch.cuda.is_available() and self.device != "cpu" else "CPU",

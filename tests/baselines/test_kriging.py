@@ -211,6 +211,15 @@ def test_wrong_settings_are_refused() -> None:
             KrigingImputer(**settings)
 
 
+def test_a_network_that_was_saved_before_there_were_delays_is_read() -> None:
+    older = {name: one for name, one in network().state_dict().items() if name != "delay"}
+    net = network()
+    with torch.no_grad():
+        net.delay.fill_(1.0)
+    net.load_state_dict(older)
+    assert not net.delay.any()
+
+
 def test_a_saved_model_fills_as_before(six_sensors: Simulation, tmp_path: Any) -> None:
     model = KrigingImputer(**SMALL).fit(six_sensors.table, sensors=six_sensors.sensors)
     filled = model.impute(six_sensors.table)
