@@ -88,10 +88,6 @@ BAD_TABLES: dict[str, tuple[str | bytes, tuple[str, ...]]] = {
         ("2024-01-01 01:00:00 occurs more than once", "keep one row per time"),
     ),
     "sensor twice.csv": (csv(*hours("1,2,3", "3,4,5"), header="time,a,b,a"), ("'a'", "more than one column", "rename")),
-    "unsorted.csv": (
-        csv("2024-01-01 00:00,1,2", "2024-01-01 02:00,3,4", "2024-01-01 01:00,5,6"),
-        ("not in order", "2024-01-01 01:00:00 comes after 2024-01-01 02:00:00", "sort"),
-    ),
     "two zones.csv": (
         csv("2024-01-01T00:00+00:00,1,2", "2024-01-01T06:00+05:00,3,4", "2024-01-01T02:00+00:00,5,6"),
         ("mixed zones", "2024-01-01 06:00:00+05:00", "one zone"),
@@ -138,6 +134,39 @@ def test_all_problems_of_a_table_are_told_at_once(refused: Refused) -> None:
     told = refused("check", "bad.csv", "--sensors", "sensors.csv")
     for words in ("'a' has 2 infinite values", "occurs more than once", "longitude of sensor 'a' is 500"):
         assert words in told
+
+
+def test_check_tells_odd_readings_beside_the_problems_that_hide_them(refused: Refused) -> None:
+    readings = np.random.default_rng(0).normal(20.0, 3.0, (60, 4)).round(2)
+    readings[5:8, 0], readings[:, 1], readings[20:50, 2] = -999.0, np.nan, 7.5
+    times = pd.date_range("2024-01-01", periods=60, freq="h")
+    table = pd.DataFrame(readings, index=times, columns=list("abcd")).astype(object)
+    table.iloc[9, 3], table.iloc[11, 3] = "broken", "worse"
+    again = table.iloc[[30]].assign(a=1.0)
+    pd.concat([table, again]).to_csv("bad.csv", index_label="time")
+    Path("sensors.csv").write_text("id,latitude,longitude\na,50,500\n")
+    told = refused("check", "bad.csv", "--sensors", "sensors.csv")
+    for words in (
+        "column 'd': 'broken' is not a number, nor is 'worse' (line 13)",
+        "2024-01-02 06:00:00 occurs more than once with different readings ('a': ",
+        "longitude of sensor 'a' is 500",
+        "also seen: never report: b; a: 3 times -999",
+        "c: 30 readings in runs of 24 equal values or more",
+    ):
+        assert words in told
+
+
+def test_check_tells_odd_readings_beside_uneven_stamps(refused: Refused) -> None:
+    stamps = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(40) ** 2, unit="min")
+    table = pd.DataFrame(np.random.default_rng(0).normal(20.0, 3.0, (40, 2)), index=stamps, columns=["a", "b"])
+    table.iloc[7, 1] = -999.0
+    table.to_csv("bad.csv", index_label="time")
+    told = refused("check", "bad.csv", "--freq", "sometimes")
+    assert "freq='sometimes' is not understood" in told
+    assert "also seen: b: 1 times -999" in told
+    told = refused("check", "bad.csv")
+    assert "not evenly spaced" in told
+    assert "also seen: b: 1 times -999" in told
 
 
 # ---------------------------------------------------------------------- sensors

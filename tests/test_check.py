@@ -154,7 +154,10 @@ def test_suspicions_that_many_sensors_share_are_one_sentence() -> None:
         "-999 in 7 sensors, 42 times, first s6 at 2024-01-01 04:00:00, which often stands for a hole: "
         "pass --missing-value -999 (missing_values=) if so (s0, s1, s2, s3, s4 and 2 more)"
     )
-    assert far == "2 readings very far from the others in 2 sensors, first s1 at 2024-01-04 18:00:00: 600 (s0, s1)"
+    assert (
+        far
+        == "2 readings very far from the others in 2 sensors, the farthest 600 in s1 at 2024-01-04 18:00:00 (s0, s1)"
+    )
     assert alone == summary.suspicions[-1].sentence
     assert len(summary.suspicions) == 10
 
@@ -174,13 +177,67 @@ def test_shared_runs_are_one_sentence_for_zeros_and_one_for_other_values() -> No
         ("sentinel", "3 times -999, which often stands for a hole"),
         ("zeros", "3 zeros in runs"),
         ("stuck", "3 readings in runs of 24 equal values"),
-        ("outlier", "3 readings very far from the others, such as -999"),
     ],
 )
 def test_a_suspicion_reads_as_a_sentence(kind: Any, words: str) -> None:
     sentence = Suspicion("s7", kind, 3, -999.0, TIMES[1]).sentence
     assert sentence.startswith(f"s7: {words}")
     assert sentence.endswith("first at 2024-01-01 01:00:00")
+
+
+def test_the_farthest_reading_of_all_is_the_example_and_the_sensor_with_most_is_named() -> None:
+    columns = [noise(seed) for seed in range(3)]
+    columns[0][5], columns[1][60:66], columns[2][[80, 90]] = 250.0, 300.0, (400.0, 20_000.0)
+    first, second, third = summary_of(*columns).suspicions
+    assert first.sentence == "s0: 1 reading very far from the others, 250 at 2024-01-01 05:00:00"
+    assert second.deviations < third.deviations
+    assert third.sentence == "s2: 2 readings very far from the others, the farthest 20000 at 2024-01-04 18:00:00"
+    assert summary_of(*columns).sentences() == [
+        "9 readings very far from the others in 3 sensors, the farthest 20000 in s2 at 2024-01-04 18:00:00, "
+        "most in s1: 6 (s1, s2, s0)"
+    ]
+
+
+def test_a_sensor_in_other_units_from_some_time_on_is_told_instead_of_its_outliers() -> None:
+    later, earlier = noise(0), noise(1)
+    later[150:] *= 100.0
+    earlier[:40] *= 1000.0
+    summary = summary_of(later, earlier, noise(2))
+    up, down = summary.sentences()
+    assert up == (
+        "s0: readings are about 100 times as large from 2024-01-07 06:00:00 on; other units? "
+        "Divide the later ones, or make two sensors of it"
+    )
+    assert down == (
+        "s1: readings are about 1,000 times as large before 2024-01-02 16:00:00 as later; other units? "
+        "Divide the earlier ones, or make two sensors of it"
+    )
+    assert [item.kind for item in summary.suspicions] == ["jump", "jump"]
+    assert json.loads(json.dumps(summary.to_dict()))["suspicions"][0]["factor"] == pytest.approx(100.0, rel=0.1)
+
+
+def test_sensors_that_change_their_units_together_are_one_sentence() -> None:
+    columns = [noise(seed) for seed in range(3)]
+    for column in columns[:2]:
+        column[100:] *= 10.0
+    (told,) = summary_of(*columns).sentences()
+    assert told == (
+        "readings are about 10 times as large from 2024-01-05 04:00:00 on in 2 sensors (s0, s1); other units? "
+        "Divide the later ones, or make two sensors of each"
+    )
+
+
+def test_findings_name_silent_and_constant_sensors_too() -> None:
+    odd = noise(0)
+    odd[3] = 500.0
+    told = summary_of(odd, np.full(200, np.nan), np.full(200, 5.0)).findings()
+    assert told[:2] == ["never report: s1", "constant: s2"]
+    assert "very far from the others" in told[2]
+
+
+def test_steps_of_days_are_written_as_such() -> None:
+    table = pd.DataFrame({"a": noise(0), "b": noise(1)}, index=pd.date_range("2024-01-01", periods=200, freq="D"))
+    assert summarise(to_frame(table)).to_dict()["step"] == "1 day"
 
 
 def test_the_summary_becomes_json() -> None:

@@ -78,6 +78,27 @@ def test_check_tells_the_same_as_json(command: Command, readings: str, six_senso
     assert told["graph"]["origin"].startswith("great-circle")
 
 
+def test_check_shows_where_the_sensors_lie(command: Command, readings: str) -> None:
+    places = pd.read_csv("sensors.csv", index_col=0)
+    told = " ".join(succeeds(command("check", readings, "--sensors", "sensors.csv")).out.replace("│", " ").split())
+    north = f"{places['latitude'].min():.1f} and {places['latitude'].max():.1f} degrees north"
+    east = f"{places['longitude'].min():.1f} and {places['longitude'].max():.1f} degrees east"
+    assert f"sensors lie between {north}, {east}" in told
+    told = json.loads(succeeds(command("check", readings, "--sensors", "sensors.csv", "--json")).out)
+    assert told["region"]["latitude"] == [places["latitude"].min(), places["latitude"].max()]
+    assert "region" not in succeeds(command("check", readings)).out
+
+
+def test_unsorted_rows_and_copies_come_back_where_they_stood(command: Command, readings: str) -> None:
+    header, *rows = Path(readings).read_text().splitlines()
+    Path("odd.csv").write_text("\n".join((header, *rows[::-1], rows[5])) + "\n")
+    succeeds(command("impute", "odd.csv", "-o", "filled.csv", "--method", "linear", "-q"))
+    assert same_cells("odd.csv", "filled.csv")
+    told = succeeds(command("check", "odd.csv")).out
+    assert "is there twice" in told
+    assert "not in the order of time" in told
+
+
 def test_check_shows_names_as_they_are_written(command: Command, six_sensors: Simulation) -> None:
     """Brackets and colons are no markup, and a name such as [/b] must not end in a traceback."""
     table = six_sensors.table.rename(columns={"S1": "PM [ug/m3]", "S2": "[/b]", "S3": ":b:"})
@@ -479,6 +500,23 @@ def test_error_bars_are_written_for_every_filled_value(
     assert (bars["value"] <= bars["upper_0.5"]).all()
     assert (bars["upper_0.5"] <= bars["upper_0.9"]).all()
     assert "bars.csv" in told.out
+
+
+def test_filled_values_and_error_bars_look_like_the_table(
+    command: Command, tiny_folder: Path, six_sensors: Simulation
+) -> None:
+    table = six_sensors.table.round(2)
+    table.index = table.index.strftime("%d.%m.%Y %H:%M")
+    table.to_csv("readings.csv", sep=";", decimal=",", index_label="Zeit")
+    options = ("--model", tiny_folder, "--error-bars", "bars.csv", "--device", "cpu", "-q")
+    succeeds(command("impute", "readings.csv", "-o", "filled.csv", *options))
+    header, *rows = (line.split(";") for line in Path("bars.csv").read_text().splitlines())
+    assert header[:3] == ["time", "sensor", "value"]
+    assert len(rows) == int(table.isna().to_numpy().sum())
+    filled = pd.read_csv("filled.csv", sep=";", dtype=str).set_index("Zeit")
+    for row in rows:
+        assert row[2] == filled.loc[row[0], row[1]]
+        assert all(len(number.partition(",")[2]) <= 6 and "." not in number for number in row[2:-1])
 
 
 def test_error_bars_can_be_calibrated_on_the_table_that_is_filled(

@@ -91,6 +91,18 @@ def test_a_value_is_explained_as_table_picture_and_file(
     assert listed[0]["source"] == causes["source"][0]
 
 
+def test_the_time_of_a_value_may_be_written_as_the_table_has_it(
+    command: Command, tiny_folder: Path, six_sensors: Simulation
+) -> None:
+    table = six_sensors.table.copy()
+    table.index = table.index.strftime("%d.%m.%Y %H:%M")
+    table.to_csv("european.csv", sep=";", decimal=",", index_label="Zeit")
+    arguments = ("explain", "european.csv", "--model", str(tiny_folder), "--sensor", "S2", "--json", "--time")
+    for time in ("05.01.2024 12:00", "2024-01-05 12:00"):
+        assert json.loads(succeeds(command(*arguments, time)).out)["time"] == "2024-01-05T12:00:00"
+    assert "is not a time stamp" in fails(command(*arguments, "at noon"))
+
+
 def test_what_cannot_be_explained_is_refused(command: Command, tiny_folder: Path) -> None:
     arguments = ("explain", "readings.csv", "--model", str(tiny_folder))
     assert "no sensor 'S99'" in fails(command(*arguments, "--sensor", "S99", "--time", "2024-01-03 05:00"))

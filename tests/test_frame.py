@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from casper.errors import InputError, ProblemsError
 from casper.frame import SensorFrame, from_arrays, match_sensors, sensor_list, to_frame
+from casper.sensors import region
 
 
 def hourly(values: Any, *, start: str = "2024-01-01", tz: str | None = None, columns: Any = None) -> pd.DataFrame:
@@ -485,8 +486,7 @@ def test_something_that_is_no_table_is_refused() -> None:
         (small(a=[1.0, np.inf, -np.inf], b=[1.0, 2.0, 3.0]), "column 'a' has 2 infinite values, the first at 2024-01-"),
         (small().set_axis([1, "1"], axis=1), "sensor id '1' names more than one column"),
         (small().set_axis(pd.MultiIndex.from_tuples([("a", 1), ("b", 1)]), axis=1), "2 levels"),
-        (small().iloc[[0, 2, 1]], "2024-01-01 01:00:00 comes after 2024-01-01 02:00:00"),
-        (small().iloc[[0, 1, 1]], "2024-01-01 01:00:00 occurs more than once"),
+        (small().iloc[[1, 1, 1]], "all rows have the time stamp 2024-01-01 01:00:00"),
     ],
 )
 def test_a_table_that_cannot_be_used_is_refused_with_the_place(table: Any, words: str) -> None:
@@ -498,11 +498,18 @@ def test_text_among_numbers_is_named_with_its_stamp() -> None:
     assert "column 'a' has the text 'n/a' at 2024-01-01 01:00:00" in problem(table)
 
 
+def test_three_different_texts_of_a_column_are_named_and_the_others_counted() -> None:
+    table = hourly(np.array([["x", 1.0], ["x", 2.0], ["y", 3.0], [True, 4.0], ["z", 5.0]], dtype=object))
+    told = problem(table)
+    assert "has the text 'x' at 2024-01-01 00:00:00 and the text 'y' at 2024-01-01 02:00:00 and True at" in told
+    assert "2024-01-01 03:00:00 and 1 others: turn" in told
+
+
 def test_all_problems_are_told_at_once() -> None:
     table = small(a=[1.0, np.inf, 3.0], b=["x", "y", "z"]).iloc[[2, 0, 1]]
     with pytest.raises(ProblemsError) as caught:
         to_frame(table, freq="MS")
-    assert len(caught.value.problems) == 4
+    assert len(caught.value.problems) == 3
 
 
 # --- arrays ---
@@ -598,6 +605,18 @@ def test_sensors_are_matched_in_the_order_of_the_table_and_absent_ones_are_named
     assert match_sensors(listed, ["b", "a"])["latitude"].tolist() == [51, 50]
     with pytest.raises(InputError, match=r"lacks 's0', .*'s7' and 2 more"):
         match_sensors(listed, ["a", *[f"s{i}" for i in range(10)]])
+
+
+@pytest.mark.parametrize(
+    ("latitude", "longitude", "words"),
+    [
+        ([47.1, 48.2], [10.0, 12.3], "between 47.1 and 48.2 degrees north, 10.0 and 12.3 degrees east"),
+        ([-34.0, -33.5], [-70.9, -70.1], "between 33.5 and 34.0 degrees south, 70.1 and 70.9 degrees west"),
+        ([-1.0, 2.0], [-3.0, 4.0], "1.0 degrees south and 2.0 degrees north, 3.0 degrees west and 4.0 degrees east"),
+    ],
+)
+def test_the_region_of_sensors_is_told_in_words(latitude: list[float], longitude: list[float], words: str) -> None:
+    assert words in region(pd.DataFrame({"latitude": latitude, "longitude": longitude}))
 
 
 def test_all_steps_come_back_when_they_are_wanted() -> None:

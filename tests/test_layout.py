@@ -194,3 +194,61 @@ def test_ids_that_are_whole_numbers_stay_so_on_the_way_to_parquet(tmp_path: Path
     out = pd.read_parquet(tmp_path / "out.parquet")
     assert out["id"].unique().tolist() == kept
     assert out["value"].tolist() == [1.5, 0, 0, 2.5]
+
+
+def test_a_copy_of_a_row_of_a_long_file_is_used_once_and_comes_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = LONG + "x,2024-01-01 01:00,1.5,mm\nx,2024-01-01 02:00,,mm\n"
+    with caplog.at_level("INFO", logger="casper"):
+        table, _ = read_table(put(tmp_path, text))
+    assert table["x"].fillna(-1).tolist() == [-1, 1.5, -1]
+    assert "readings.csv, line 6: a copy of an earlier row, as are 2 in all" in caplog.text
+    out = filled_copy(put(tmp_path, text), tmp_path / "out.csv").splitlines()
+    assert out.count("x,2024-01-01 01:00,1.5,mm") == 2
+    assert out.count("x,2024-01-01 02:00,7.5,mm") == 2
+
+
+def test_only_a_second_reading_in_an_hour_that_clocks_repeat_is_told_of_clocks(tmp_path: Path) -> None:
+    ordinary = LONG + "x,2024-01-01 01:00,9,mm\n"
+    assert "(the first: readings.csv, line 2); keep one" in problem(put(tmp_path, ordinary))
+    assert "clocks" not in problem(put(tmp_path, ordinary))
+    autumn = ordinary.replace("2024-01-01", "2024-10-27")
+    assert "keep one, or write the stamps with their offset if it is the hour that" in problem(put(tmp_path, autumn))
+
+
+# --- times as the file writes them ---
+
+EUROPEAN = "Zeit;a;b\n05.03.2024 11:00;1,5;2\n05.03.2024 12:00;;2\n05.03.2024 13:00;3,5;2\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "time", "expected"),
+    [
+        (EUROPEAN, "05.03.2024 12:00", "2024-03-05 12:00"),
+        (EUROPEAN, " 05.03.2024 12:00 ", "2024-03-05 12:00"),
+        ("time,a,b\n03/05/2024 11:00,1,2\n03/25/2024 11:00,1,2\n", "03/05/2024 11:00", "2024-03-05 11:00"),
+        ("time,a,b\n05/03/2024 11:00,1,2\n25/03/2024 11:00,1,2\n", "05/03/2024 11:00", "2024-03-05 11:00"),
+        ("date,hour,a,b\n05.03.2024,5,1,2\n05.03.2024,6,1,2\n", "05.03.2024 6", "2024-03-05 06:00"),
+        ("time,a,b\n1709640000,1,2\n1709643600,1,2\n", "1709643600", "2024-03-05 13:00+00:00"),
+        ("id,time,value\nx,05.03.2024 11:00,1\ny,05.03.2024 12:00,1\n", "05.03.2024 12:00", "2024-03-05 12:00"),
+    ],
+)
+def test_a_time_is_read_as_the_file_writes_its_own(tmp_path: Path, text: str, time: str, expected: str) -> None:
+    _, form = read_table(put(tmp_path, text))
+    assert form.read_time(time) == pd.Timestamp(expected)
+
+
+@pytest.mark.parametrize("time", ["2024-03-05 12:00", "soon", "01/02/2024 11:00", ""])
+def test_a_time_in_another_form_is_left_to_the_frame(tmp_path: Path, time: str) -> None:
+    _, form = read_table(put(tmp_path, WIDE))
+    assert form.read_time(time) == time
+
+
+def test_the_times_of_rows_are_given_as_they_stand_in_the_file(tmp_path: Path) -> None:
+    _, form = read_table(put(tmp_path, EUROPEAN))
+    assert form.stamp_texts(np.array([1, 1])).tolist() == ["05.03.2024 12:00"] * 2
+    _, form = read_table(put(tmp_path, LONG))
+    assert form.stamp_texts(np.array([0, 2])).tolist() == ["2024-01-01 00:00", "2024-01-01 02:00"]
+    _, form = read_table(put(tmp_path, "date,hour,a,b\n05.03.2024,5,1,2\n05.03.2024,6,1,2\n"))
+    assert form.stamp_texts(np.array([1])).tolist() == ["05.03.2024 6"]

@@ -171,6 +171,40 @@ def test_the_remedy_for_a_text_fits_the_column(tmp_path: Path) -> None:
     assert note.endswith("looks like a column of notes, skip it with --ignore-column 'my note' (ignore_columns=)")
 
 
+def test_three_different_texts_of_a_column_are_named_and_the_others_counted(tmp_path: Path) -> None:
+    def told(*cells: str) -> str:
+        rows = "".join(f"2024-01-{day + 1:02d},{cell},2\n" for day, cell in enumerate(cells))
+        return problem(put(tmp_path, "time,a,b\n" + rows))
+
+    empty = "; leave the cells empty for holes, or skip the column with --ignore-column a"
+    assert f"line 2, column 'a': 'x' is not a number, nor is 'y' (line 5){empty}" in told("x", "1", "x", "y")
+    assert f"'x' is not a number, nor are 'y' (line 4) and 'z' (line 5){empty}" in told("x", "1", "y", "z")
+    assert "nor are 'y' (line 4), 'z' (line 5) and another text; leave" in told("x", "1", "y", "z", "u")
+    assert "nor are 'y' (line 4), 'z' (line 5) and 2 other texts; leave" in told("x", "1", "y", "z", "u", "v")
+
+
+def test_a_column_without_a_name_is_named_by_its_number(tmp_path: Path) -> None:
+    told = problem(put(tmp_path, "time,a,,b\n2024-01-01,1,wet,2\n2024-01-02,1,dry,2\n"))
+    assert "line 2, column number 3, which has no name: 'wet' is not a number, nor is anything else" in told
+    assert told.endswith("give it a name in the header and skip it with --ignore-column NAME (ignore_columns=)")
+
+
+def test_texts_and_a_bad_stamp_are_told_together(tmp_path: Path) -> None:
+    with pytest.raises(ProblemsError) as caught:
+        read_table(put(tmp_path, "time,a,b\n2024-01-01,broken,2\nsoon,3,2\n2024-01-03,4,2\n"))
+    text, stamp = caught.value.problems
+    assert "'broken' is not a number" in text
+    assert "'soon' is not a time stamp" in stamp
+
+
+def test_a_list_for_problems_lets_the_rest_of_the_table_be_read(tmp_path: Path) -> None:
+    problems: list[str] = []
+    table, _ = read_table(put(tmp_path, WIDE.replace("3.25", "broken")), problems=problems)
+    assert len(problems) == 1
+    assert table["a"].fillna(-1).tolist() == [1.5, -1, -1]
+    assert table["b"].tolist() == [4, 5, 6]
+
+
 def test_one_text_in_many_columns_is_one_problem(tmp_path: Path) -> None:
     names = ",".join("abcdef")
     text = f"time,{names}\n2024-01-01{',1' * 5},???\n2024-01-02{',???' * 6}\n2024-01-03{',1' * 6}\n"

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from casper.errors import some
 from casper.frame import SensorFrame
+from casper.grid import step_text
+from casper.level_jumps import find_jump
 
 GAP_LENGTHS = {"1": (1, 1), "2-6": (2, 6), "7-24": (7, 24), "25+": (25, None)}
 SENTINELS = (-1.0, -9.0, -99.0, -99.9, -999.0, -999.9, -9999.0, -99999.0, 9999.0, 99999.0, 999999.0)
@@ -21,7 +23,7 @@ SEVERAL_ZEROS = 3
 FAR_OUT = 10.0  # robust standard deviations
 MAD_TO_STD = 1.4826  # median absolute deviation -> standard deviation, for a normal distribution
 
-Kind = Literal["sentinel", "zeros", "stuck", "outlier"]
+Kind = Literal["sentinel", "zeros", "stuck", "jump", "outlier"]
 
 
 @dataclass(frozen=True)
@@ -39,13 +41,15 @@ class Gaps:
 
 @dataclass(frozen=True)
 class Suspicion:
-    """Readings of one sensor that may not be readings, with one example."""
+    """Readings of one sensor that may not be readings, with one example: the first, or the most extreme outlier."""
 
     sensor: str
     kind: Kind
     count: int
     value: float
     time: pd.Timestamp
+    deviations: float = 0.0  # of an outlier: how many robust standard deviations it is away from the median
+    factor: float = 1.0  # of a jump: how many times as large readings are from then on
 
     @property
     def sentence(self) -> str:
@@ -53,14 +57,36 @@ class Suspicion:
             "sentinel": f"{self.count} times {self.value:g}, which often stands for a hole: {_remedy(self.value)}",
             "zeros": f"{self.count} zeros in runs of {STUCK_STEPS} steps or more",
             "stuck": f"{self.count} readings in runs of {STUCK_STEPS} equal values or more, such as {self.value:g}",
-            "outlier": f"{self.count} {'reading' if self.count == 1 else 'readings'} very far from the others, "
-            f"such as {self.value:g}",
         }
+        if self.kind == "jump":
+            return f"{self.sensor}: {_jump(self)}; other units? {_jump_remedy(self)}, or make two sensors of it"
+        if self.kind == "outlier":
+            readings = "reading" if self.count == 1 else "readings"
+            farthest = "" if self.count == 1 else "the farthest "
+            return (
+                f"{self.sensor}: {self.count} {readings} very far from the others, "
+                f"{farthest}{self.value:g} at {self.time}"
+            )
         return f"{self.sensor}: {what[self.kind]}, first at {self.time}"
 
 
 def _remedy(sentinel: float) -> str:
     return f"pass --missing-value {sentinel:g} (missing_values=) if so"
+
+
+def _jump(item: Suspicion) -> str:
+    times = f"about {_round_factor(max(item.factor, 1 / item.factor)):,g} times as large"
+    return f"readings are {times} " + (f"from {item.time} on" if item.factor > 1 else f"before {item.time} as later")
+
+
+def _jump_remedy(item: Suspicion) -> str:
+    return "Divide the later ones" if item.factor > 1 else "Divide the earlier ones"
+
+
+def _round_factor(factor: float) -> float:
+    """A power of ten if it is near one, as most units are, else two digits."""
+    power = 10.0 ** round(np.log10(factor))
+    return power if 0.6 < factor / power < 1.6 else float(f"{factor:.2g}")
 
 
 def _group_sentence(group: Sequence[Suspicion]) -> str:
@@ -72,10 +98,20 @@ def _group_sentence(group: Sequence[Suspicion]) -> str:
     if first.kind == "sentinel":
         often = f"which often stands for a hole: {_remedy(first.value)}"
         return f"{first.value:g} in {len(group)} sensors, {count} times, {place}, {often} ({names})"
+    if first.kind == "jump":
+        remedy = f"{_jump_remedy(first)}, or make two sensors of each"
+        return f"{_jump(first)} in {len(group)} sensors ({names}); other units? {remedy}"
+    if first.kind == "outlier":
+        farthest = max(group, key=lambda item: item.deviations)
+        by_count = sorted(group, key=lambda item: -item.count)
+        most = by_count[0]
+        told = f"{count} readings very far from the others in {len(group)} sensors, "
+        told += f"the farthest {farthest.value:g} in {farthest.sensor} at {farthest.time}"
+        told += f", most in {most.sensor}: {most.count}" if most.count > by_count[-1].count else ""
+        return f"{told} ({some([item.sensor for item in by_count], most=5)})"
     what = {
         "zeros": f"zeros in runs of {STUCK_STEPS} steps or more",
         "stuck": f"readings in runs of {STUCK_STEPS} equal values or more",
-        "outlier": "readings very far from the others",
     }
     return f"{count} {what[first.kind]} in {len(group)} sensors, {place}: {earliest.value:g} ({names})"
 
@@ -100,10 +136,16 @@ class TableSummary:
 
     def sentences(self) -> list[str]:
         """The suspicions for a person to read: those of one kind and number in one sentence."""
-        groups: dict[tuple[Kind, float | None], list[Suspicion]] = {}
+        groups: dict[tuple[Kind, object], list[Suspicion]] = {}
         for item in self.suspicions:
-            groups.setdefault((item.kind, item.value if item.kind == "sentinel" else None), []).append(item)
+            shared = {"sentinel": item.value, "jump": (item.time, _round_factor(item.factor))}.get(item.kind)
+            groups.setdefault((item.kind, shared), []).append(item)
         return [group[0].sentence if len(group) == 1 else _group_sentence(group) for group in groups.values()]
+
+    def findings(self) -> list[str]:
+        """All that looks wrong, a sentence each: what is still told of a table that cannot be used."""
+        odd = {"never report": self.dead, "hardly report": self.nearly_dead, "constant": self.constant}
+        return [*(f"{what}: {some(names)}" for what, names in odd.items() if names), *self.sentences()]
 
     def to_dict(self) -> dict[str, object]:
         """The same, ready for JSON."""
@@ -111,7 +153,7 @@ class TableSummary:
         return {
             "start": self.start.isoformat(),
             "end": self.end.isoformat(),
-            "step": str(self.step).removeprefix("0 days "),
+            "step": step_text(self.step),
             "step_seconds": self.step.total_seconds(),
             "steps": self.steps,
             "sensors": self.sensors,
@@ -136,6 +178,7 @@ class TableSummary:
                     "count": suspicion.count,
                     "value": suspicion.value,
                     "time": suspicion.time.isoformat(),
+                    "factor": suspicion.factor if suspicion.kind == "jump" else None,
                     "sentence": suspicion.sentence,
                 }
                 for suspicion in self.suspicions
@@ -154,9 +197,7 @@ def summarise(frame: SensorFrame) -> TableSummary:
         if len(present) > 1 and (series[present] == series[present[0]]).all():
             constant.append(sensor)
         elif len(present):
-            for kind, cells in _suspicious(series, present):
-                first = int(cells[0])
-                suspicions.append(Suspicion(sensor, kind, len(cells), float(series[first]), frame.times[first]))
+            suspicions += _suspicious(sensor, series, present, frame.times)
     return TableSummary(
         start=frame.times[0],
         end=frame.times[-1],
@@ -200,8 +241,15 @@ def _gaps(frame: SensorFrame) -> Gaps:
     )
 
 
-def _suspicious(series: NDArray[np.float64], present: NDArray[Any]) -> Iterator[tuple[Kind, NDArray[Any]]]:
-    """The steps of one sensor's suspicious readings, kind by kind; a stand-in for a hole is named once only."""
+def _suspicious(
+    sensor: str, series: NDArray[np.float64], present: NDArray[Any], times: pd.DatetimeIndex
+) -> Iterator[Suspicion]:
+    """One sensor's suspicious readings, kind by kind; a stand-in for a hole is named once only."""
+
+    def suspicion(kind: Kind, cells: NDArray[Any], example: int = 0, **more: float) -> Suspicion:
+        step = int(cells[example])
+        return Suspicion(sensor, kind, len(cells), float(series[step]), times[step], **more)
+
     readings = series[present]
     others = readings[~np.isin(readings, SENTINELS)]
     stand_in = np.zeros(len(readings), dtype=bool)
@@ -209,26 +257,33 @@ def _suspicious(series: NDArray[np.float64], present: NDArray[Any]) -> Iterator[
         same = readings == sentinel
         if same.any() and len(others) and _stands_apart(sentinel, others):
             stand_in |= same
-            yield "sentinel", present[same]
+            yield suspicion("sentinel", present[same])
     zero = readings == 0
     if zero.sum() >= SEVERAL_ZEROS and _zero_stands_apart(readings[~zero & ~stand_in]):
         stand_in |= zero
-        yield "sentinel", present[zero]
+        yield suspicion("sentinel", present[zero])
     plain, readings = present[~stand_in], readings[~stand_in]
 
     repeated = _in_long_runs(plain, readings)
     zeros, stuck = plain[repeated & (readings == 0)], plain[repeated & (readings != 0)]
     if len(zeros):
-        yield "zeros", zeros
+        yield suspicion("zeros", zeros)
     if len(stuck):
-        yield "stuck", stuck
+        yield suspicion("stuck", stuck)
+
+    jump = find_jump(readings)
+    if jump is not None:
+        yield suspicion("jump", plain[jump.at :], factor=jump.factor)
+        # The jump is told: what else is far out is so beside readings of its own time.
+        readings = np.concatenate([readings[: jump.at], readings[jump.at :] / jump.factor])
 
     centre = np.median(readings)
-    spread = MAD_TO_STD * np.median(np.abs(readings - centre))
-    if spread > 0:
-        far = plain[np.abs(readings - centre) > FAR_OUT * spread]
-        if len(far):
-            yield "outlier", far
+    distances = np.abs(readings - centre)
+    spread = MAD_TO_STD * np.median(distances)
+    far = np.flatnonzero(distances > FAR_OUT * spread)
+    if spread > 0 and len(far):
+        farthest = int(np.argmax(distances[far]))
+        yield suspicion("outlier", plain[far], farthest, deviations=float(distances[far[farthest]] / spread))
 
 
 def _stands_apart(sentinel: float, others: NDArray[np.float64]) -> bool:

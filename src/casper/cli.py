@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from casper import __version__, cli_causal, cli_plot, cli_report, cli_research
-from casper.errors import InputError, ProblemsError
+from casper.errors import InputError, ProblemsError, problems_of
 from casper.options import (
     Adjacency,
     AsJson,
@@ -116,32 +116,35 @@ def check(
     """Look at a table before filling it: period, step, gaps, odd sensors; every problem at once."""
     from casper import console
     from casper.check import summarise
-    from casper.frame import match_sensors, to_frame
+    from casper.frame import examine, match_sensors
     from casper.graph import build_graph
+    from casper.sensors import region
 
-    read, _ = read_file(table, layout, time_column, id_column, value_column, ignore_column, key)
     problems: list[str] = []
-    frame = listed = None
+    read, _ = read_file(table, layout, time_column, id_column, value_column, ignore_column, key, problems=problems)
+    frame, found = examine(read, freq=freq, timezone=timezone, missing_values=tuple(missing_value or ()))
+    problems += found
+    graph = places = None
     try:
-        frame = to_frame(read, freq=freq, timezone=timezone, missing_values=tuple(missing_value or ()))
+        names = [str(name) for name in read.columns]
+        listed = graph_inputs(names, sensors, distances, adjacency)
+        if listed["sensors"] is not None:
+            places = match_sensors(listed["sensors"], names)
+        if frame is not None and not problems:
+            graph = build_graph(frame, **listed)
     except InputError as error:
-        problems += _each(error)
-    try:
-        listed = graph_inputs([str(name) for name in read.columns], sensors, distances, adjacency)
-        if listed.get("sensors") is not None:
-            match_sensors(listed["sensors"], [str(name) for name in read.columns])
-    except InputError as error:
-        problems += _each(error)
-    if problems or frame is None or listed is None:
-        raise ProblemsError(problems)
-    graph = build_graph(frame, **listed)
-    summary = summarise(frame)
+        problems += problems_of(error)
+    summary = None if frame is None else summarise(frame)
+    if graph is None or summary is None:
+        seen = [] if summary is None else summary.findings()
+        raise ProblemsError([*problems, *(f"also seen: {one}" if one is seen[0] else one for one in seen)])
     if as_json:
         degree = graph.degree()
         told = {"origin": graph.origin, "edges": len(graph.source), "degree": [int(degree.min()), int(degree.max())]}
-        typer.echo(json.dumps({**summary.to_dict(), "graph": told}, indent=2))
+        spans = None if places is None else {name: [float(p.min()), float(p.max())] for name, p in places.items()}
+        typer.echo(json.dumps({**summary.to_dict(), "graph": told, "region": spans}, indent=2))
     else:
-        console.show_summary(table.name, summary, graph)
+        console.show_summary(table.name, summary, graph, region=None if places is None else region(places))
 
 
 @app.command()
@@ -293,11 +296,12 @@ def impute(
     filling = imputer.fill(imputer.to_frame(read, **as_read), intervals=shares)
     filled = filling.table(all_steps=all_steps)
     if error_bars is not None:
-        write_error_bars(filling.with_bars(all_steps=all_steps), error_bars)
+        write_error_bars(filling.with_bars(all_steps=all_steps), error_bars, like=look)
     if model is not None:  # a fit has told them already
         console.note(*filled.attrs["casper"]["notes"])
     # Rows that the file did not have cannot be written in its very form.
-    write_table(filled, out, like=look if filled.index.equals(read.index) else None, force=force)
+    like = look if filled.index.equals(read.index) else None
+    write_table(filled, out, like=like, filled=filling.frame.holes(all_steps=all_steps), force=force)
     console.show_filled(out, filled)
     if error_bars is not None:
         typer.echo(f"Wrote {error_bars}: a row for every filled value, with its intervals")
@@ -339,10 +343,6 @@ def demo(
     from casper.demo import run_demo
 
     console.show_demo(run_demo(out, force=force))
-
-
-def _each(error: InputError) -> list[str]:
-    return list(error.problems) if isinstance(error, ProblemsError) else [str(error)]
 
 
 cli_causal.add_commands(app)

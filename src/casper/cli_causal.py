@@ -142,8 +142,9 @@ def explain(
         if out.suffix.lower() not in (*SUFFIXES, ".csv", ".parquet"):
             raise InputError(f"{out}: an explanation is written as {', '.join(SUFFIXES)}, .csv or .parquet")
         refuse_overwriting(out, force=force)
-    read, _ = read_file(table, layout, time_column, id_column, value_column, ignore_column, key)
-    explanation = _casper(model, device, quiet=True).explain(read, sensor=sensor, time=time, layer=layer)
+    read, look = read_file(table, layout, time_column, id_column, value_column, ignore_column, key)
+    at = look.read_time(time)
+    explanation = _casper(model, device, quiet=True).explain(read, sensor=sensor, time=at, layer=layer)
     causes = explanation.causes()
     if out is not None and out.suffix.lower() in SUFFIXES:
         save(explanation_picture(explanation), out)

@@ -30,6 +30,8 @@ from casper.options import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from casper.io import TableFormat
+
 Out = Annotated[Path, typer.Option("--out", "-o", help="The picture: .png, .svg or .pdf.")]
 Title = Annotated[str | None, typer.Option(help="Another title.")]
 
@@ -101,16 +103,20 @@ def series(
 
     _check(out, force=force)
 
+    looks: list[TableFormat] = []
+
     def on_grid(path: Path | None) -> pd.DataFrame | None:
         if path is None:
             return None
-        read, _ = read_file(path, layout, time_column, id_column, value_column, ignore_column, key)
+        read, look = read_file(path, layout, time_column, id_column, value_column, ignore_column, key)
+        looks.append(look)
         frame = to_frame(read, freq=freq, timezone=timezone, missing_values=tuple(missing_value or ()))
         return pd.DataFrame(frame.values, index=frame.times, columns=list(frame.sensors))
 
     measured, given, known = map(on_grid, (table, filled, truth))
     assert measured is not None, "there is always a table"
-    period = None if begin is None and end is None else (begin or measured.index[0], end or measured.index[-1])
+    start, stop = (None if text is None else looks[0].read_time(text) for text in (begin, end))
+    period = None if start is None and stop is None else (start or measured.index[0], stop or measured.index[-1])
     figure = filled_picture(
         measured,
         given,
@@ -147,9 +153,9 @@ def attention(
     from casper.report.explanation_picture import explanation_picture
 
     _check(out, force=force)
-    read, _ = read_file(table, layout, time_column, id_column, value_column, ignore_column, key)
+    read, look = read_file(table, layout, time_column, id_column, value_column, ignore_column, key)
     casper = Casper.from_pretrained(model, device=device.value)
-    explanation = casper.explain(read, sensor=sensor, time=time, layer=layer)
+    explanation = casper.explain(read, sensor=sensor, time=look.read_time(time), layer=layer)
     _save(explanation_picture(explanation, title=title), out)
 
 
@@ -186,10 +192,11 @@ def causes(
 
     _check(out, force=force)
     places = None if sensors is None else read_sensors(sensors)
-    read, _ = read_file(table, layout, time_column, id_column, value_column, ignore_column, key)
+    read, look = read_file(table, layout, time_column, id_column, value_column, ignore_column, key)
     casper = Casper.from_pretrained(model, device=device.value, progress=time is None)
     if time is not None:
-        shares = Shares.of_value(casper.explain(read, sensor=sensor, time=time, layer=-1 if layer is None else layer))
+        at, layer = look.read_time(time), -1 if layer is None else layer
+        shares = Shares.of_value(casper.explain(read, sensor=sensor, time=at, layer=layer))
     else:
         shares = Shares.of_sensor(casper.causal_graph(read, windows=windows, layer=layer), sensor)
     if places is None:

@@ -29,6 +29,11 @@ def raise_all(problems: Sequence[str]) -> NoReturn:
     raise InputError(problems[0]) if len(problems) == 1 else ProblemsError(problems)
 
 
+def problems_of(error: InputError) -> list[str]:
+    """Each problem that an error tells of."""
+    return list(error.problems) if isinstance(error, ProblemsError) else [str(error)]
+
+
 def some(names: Sequence[str], most: int = 8) -> str:
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")

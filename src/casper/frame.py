@@ -15,9 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from casper.errors import InputError, raise_all, some
 from casper.grid import ISO_DATE, fixed_step, index_stamps, may_hold_stamps, onto_grid, regular_grid
+from casper.rows import rows_in_order
 from casper.sensors import match_sensors, sensor_list
 
-__all__ = ["SensorFrame", "from_arrays", "match_sensors", "sensor_list", "to_frame"]
+__all__ = ["SensorFrame", "examine", "from_arrays", "match_sensors", "sensor_list", "to_frame"]
+
+MOST_TEXTS = 3  # that are named of a column that should hold numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +46,16 @@ class SensorFrame:
 
     def hole_count(self, *, all_steps: bool = False) -> int:
         """How many cells there are to fill, in the rows that came in or in all steps of the grid."""
-        return int((~(self.observed if all_steps else self._row_observed)).sum())
+        return int(self.holes(all_steps=all_steps).sum())
+
+    def holes(self, *, all_steps: bool = False) -> NDArray[np.bool_]:
+        """Which cells of what `restore` gives back are filled ones."""
+        return ~(self.observed if all_steps and not self._has_every_step else self._row_observed)
+
+    @property
+    def _has_every_step(self) -> bool:
+        """The caller's rows are the steps of the grid, in whatever order: there are none to add."""
+        return len(self.times) == len(self._cells) == len(np.unique(self._cells))
 
     def restore(self, filled: NDArray[np.floating[Any]], *, all_steps: bool = False) -> pd.DataFrame:
         """Put `filled` (T, N) into the holes of the caller's table; what was observed comes back bit for bit.
@@ -59,7 +71,7 @@ class SensorFrame:
             row, column = left[0]
             place = f"sensor {self.sensors[column]!r} at {self._table.index[row]}"
             raise InputError(f"the filled values still have {len(left)} holes or infinities, the first: {place}")
-        if all_steps and len(self.times) != len(self._table):
+        if all_steps and not self._has_every_step:
             return self._restore_all_steps(filled)
         columns: dict[int, object] = {}
         for position in range(len(self.sensors)):
@@ -85,7 +97,7 @@ class SensorFrame:
     def as_table(self, values: NDArray[Any], *, all_steps: bool = False) -> pd.DataFrame:
         """Any (T, N) under the names and stamps of the caller's table: its rows, or with `all_steps` every step."""
         came = self._table.index
-        if not all_steps or len(self.times) == len(self._table):
+        if not all_steps or self._has_every_step:
             return pd.DataFrame(values[self._cells], index=came, columns=self._table.columns)
         return pd.DataFrame(values, index=self._grid_index(), columns=self._table.columns)
 
@@ -176,25 +188,52 @@ def to_frame(
     `freq` is a fixed step such as '5min' when the stamps are uneven, `timezone` the zone of naive stamps (or the one
     whose clock is to be read), `missing_values` the numbers that stand for a hole.
     """
+    frame, problems = examine(table, freq=freq, timezone=timezone, missing_values=missing_values)
+    if frame is None or problems:
+        raise_all(problems)
+    return frame
+
+
+def examine(
+    table: pd.DataFrame,
+    *,
+    freq: str | pd.Timedelta | timedelta | None = None,
+    timezone: str | None = None,
+    missing_values: Sequence[float] = (),
+) -> tuple[SensorFrame | None, list[str]]:
+    """The frame as far as a table can be read, None if its times cannot be, and every problem of it.
+
+    With problems it is good for looking at readings only: what could not be read became holes, the first of several
+    rows with one stamp is used, and the times are those of the rows if they fit no grid.
+    """
     if not isinstance(table, pd.DataFrame):  # pyright: ignore[reportUnnecessaryIsInstance]  # users do not run pyright
         raise InputError(f"expected a pandas DataFrame (rows are times, columns sensors), got {type(table).__name__}")
     problems = _shape_problems(table)
     if table.empty:
-        raise_all(problems)
+        return None, problems
     notes: list[str] = []
     sensors = tuple(str(column) for column in table.columns)
     values = _numbers(table, problems)
     _remove_sentinels(values, missing_values, notes)
-    _check_infinities(table, values, sensors, problems)
+    _remove_infinities(table, values, sensors, problems)
     if np.isnan(values).all() and not any(problem.startswith("column ") for problem in problems):
         problems.append("all values are missing: there is nothing to learn from")
     stamps = index_stamps(table.index, timezone, problems, notes)
-    step = None if freq is None else fixed_step(freq, problems)
-    if stamps is None or len(stamps) < 2 or (freq is not None and step is None):
-        raise_all(problems)
-    cells, times, step = regular_grid(stamps, step, problems, notes)
-    if problems:
-        raise_all(problems)
+    wanted = None if freq is None else fixed_step(freq, problems)
+    if stamps is None or len(stamps) < 2:
+        return None, problems
+    order = rows_in_order(stamps, values, sensors, problems, notes)
+    in_order = stamps[order.kept]
+    if len(in_order) < 2:
+        problems.append(f"all rows have the time stamp {stamps[0]}: two or more times are needed")
+        return None, problems
+    before = len(problems)
+    step = pd.Timedelta(0)
+    cells, times = np.arange(len(in_order)), in_order
+    if freq is None or wanted is not None:
+        cells, times, step = regular_grid(in_order, wanted, problems, notes)
+    if len(problems) > before:
+        cells, times = np.arange(len(in_order)), in_order
 
     row_observed = ~np.isnan(values)
     rounded = [
@@ -204,11 +243,12 @@ def to_frame(
     ]
     if rounded:
         notes.append(f"Filled values are rounded to whole numbers in the integer columns {some(rounded)}.")
-    on_grid = onto_grid(values, cells, len(times))
+    on_grid = onto_grid(values if order.as_they_came else values[order.kept], cells, len(times))
     observed = row_observed if on_grid is values else ~np.isnan(on_grid)
-    return SensorFrame(
-        on_grid, observed, times, sensors, step, tuple(notes), table.copy(deep=True), row_observed, cells, stamps
-    )
+    row_cells = cells[order.stands_for]
+    copied = table.copy(deep=True)
+    frame = SensorFrame(on_grid, observed, times, sensors, step, tuple(notes), copied, row_observed, row_cells, stamps)
+    return frame, problems
 
 
 def from_arrays(values: ArrayLike, observed: ArrayLike, times: pd.DatetimeIndex, sensors: Sequence[str]) -> SensorFrame:
@@ -269,17 +309,20 @@ def _numbers(table: pd.DataFrame, problems: list[str]) -> NDArray[np.float64]:
 
 
 def _convert_objects(column: pd.Series, numbers: NDArray[np.float64], problems: list[str]) -> None:
+    wrong: dict[str, int] = {}  # what is no number, as Python writes it, and where it is first
     for row in np.flatnonzero(column.notna().to_numpy()).tolist():
         value = column.iloc[row]
         if isinstance(value, (Real, Decimal)) and not isinstance(value, (bool, np.bool_)):
             numbers[row] = float(value)
         else:
-            what = "the text " if isinstance(value, str) else ""
-            problems.append(
-                f"column {column.name!r} has {what}{value!r} at {column.index[row]}: "
-                "turn it into numbers (pd.to_numeric) or leave the column out (--ignore-column)"
-            )
-            return
+            wrong.setdefault(("the text " if isinstance(value, str) else "") + repr(value), row)
+    if wrong:
+        named = " and ".join(f"{what} at {column.index[row]}" for what, row in list(wrong.items())[:MOST_TEXTS])
+        more = f" and {len(wrong) - MOST_TEXTS} others" if len(wrong) > MOST_TEXTS else ""
+        problems.append(
+            f"column {column.name!r} has {named}{more}: "
+            "turn it into numbers (pd.to_numeric) or leave the column out (--ignore-column)"
+        )
 
 
 def _remove_sentinels(values: NDArray[np.float64], sentinels: Sequence[float], notes: list[str]) -> None:
@@ -291,7 +334,7 @@ def _remove_sentinels(values: NDArray[np.float64], sentinels: Sequence[float], n
         notes.append(f"{count} {'value' if count == 1 else 'values'} equal to {sentinel:g} became holes.")
 
 
-def _check_infinities(
+def _remove_infinities(
     table: pd.DataFrame, values: NDArray[np.float64], sensors: Sequence[str], problems: list[str]
 ) -> None:
     infinite = np.isinf(values)
@@ -301,6 +344,7 @@ def _check_infinities(
         problems.append(
             f"column {sensors[position]!r} has {count} infinite values, the first at {stamp}: replace them by NaN"
         )
+    values[infinite] = np.nan
 
 
 def _as_dtype(numbers: NDArray[np.floating[Any]], dtype: Any) -> Any:

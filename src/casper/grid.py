@@ -24,7 +24,7 @@ ISO_DATE = re.compile(r"\s*\d{4}-?\d\d-?\d\d")
 def index_stamps(
     index: pd.Index, timezone: str | None, problems: list[str], notes: list[str]
 ) -> pd.DatetimeIndex | None:
-    """The index as ascending, distinct stamps in one zone, or None and the reasons in `problems`."""
+    """The index as stamps in one zone, row by row as they came, or None and the reasons in `problems`."""
     parsed = _parse_index(index, problems, notes)
     if parsed is None:
         return None
@@ -45,7 +45,9 @@ def index_stamps(
         if parsed.tz is not None:
             parsed = parsed.tz_convert(zone)
         else:
-            localised = _localise(parsed, zone, notes)
+            # Of a table with the newest row on top, the order of the rows tells the two hours apart from below.
+            newest_first = (np.diff(parsed.asi8) < 0).mean() > 0.5 if len(parsed) > 1 else False
+            localised = _localise(parsed[::-1], zone, notes)[::-1] if newest_first else _localise(parsed, zone, notes)
             lost = np.flatnonzero(localised.isna())
             if len(lost):
                 problems.append(
@@ -54,28 +56,12 @@ def index_stamps(
                 )
                 return None
             parsed = localised
-    found = len(problems)
-    _check_order(parsed, problems)
-    return parsed if len(problems) == found else None
+    return parsed
 
 
 def may_hold_stamps(index: pd.Index) -> bool:
     is_text = pd.api.types.is_object_dtype(index.dtype) or pd.api.types.is_string_dtype(index.dtype)
     return is_text or isinstance(index, pd.DatetimeIndex | pd.PeriodIndex)
-
-
-def _check_order(stamps: pd.DatetimeIndex, problems: list[str]) -> None:
-    repeated = stamps.duplicated()
-    if repeated.any():
-        remedy = "keep one row per time"
-        if stamps.tz is None:
-            remedy += f", or, if it is the hour that clocks repeat in autumn, pass {ZONE_OPTION}"
-        problems.append(f"time stamp {stamps[repeated][0]} occurs more than once: {remedy}")
-    distinct = stamps[~repeated]
-    backwards = np.flatnonzero(np.diff(distinct.asi8) < 0)
-    if len(backwards):
-        place = f"{distinct[backwards[0] + 1]} comes after {distinct[backwards[0]]}"
-        problems.append(f"the time stamps are not in order ({place}): sort the rows by time")
 
 
 def _parse_index(index: pd.Index, problems: list[str], notes: list[str]) -> pd.DatetimeIndex | None:
@@ -191,15 +177,15 @@ def regular_grid(
     size, length = int(cells[-1]) + 1, pd.Timedelta(step, unit="ns")
     if size > LARGEST_GRID * len(stamps):
         problems.append(
-            f"{len(stamps)} rows from {stamps[0]} to {stamps[-1]} would become {size} steps of {_step_text(length)}: "
+            f"{len(stamps)} rows from {stamps[0]} to {stamps[-1]} would become {size} steps of {step_text(length)}: "
             "look for a wrong stamp or pass a longer --freq (freq=)"
         )
         return cells, stamps, length
     shifts = ticks - start - cells * step
     if wanted is not None and _fits_badly(ticks, shifts, step):
-        usual = _step_text(pd.Timedelta(_usual_difference(ticks), unit="ns"))
+        usual = step_text(pd.Timedelta(_usual_difference(ticks), unit="ns"))
         problems.append(
-            f"a step of {_step_text(length)} does not fit the time stamps: more than half of them would be moved by "
+            f"a step of {step_text(length)} does not fit the time stamps: more than half of them would be moved by "
             f"more than a quarter of it; they are usually {usual} apart, pass another --freq (freq=) or none"
         )
         return cells, stamps, length
@@ -237,7 +223,7 @@ def _uneven(ticks: NDArray[np.int64], *, has_zone: bool) -> str:
     differences, counts = np.unique(steps, return_counts=True)
     common = np.argsort(-counts, kind="stable")[:3]
     lengths = [pd.Timedelta(int(differences[i]), unit="ns") for i in common]
-    listed = ", ".join(f"{_step_text(length)} ({counts[i]} times)" for i, length in zip(common, lengths, strict=True))
+    listed = ", ".join(f"{step_text(length)} ({counts[i]} times)" for i, length in zip(common, lengths, strict=True))
     seen = f"the time stamps are not evenly spaced (differences seen: {listed})"
     days = np.rint(steps / DAY)
     if has_zone and (days >= 1).all() and np.isin(np.abs(steps - days * DAY), (0, HOUR)).all():
@@ -247,8 +233,10 @@ def _uneven(ticks: NDArray[np.int64], *, has_zone: bool) -> str:
     return f"{seen}: pass --freq {proposal} (freq={proposal!r}) to move each to the nearest step"
 
 
-def _step_text(step: pd.Timedelta) -> str:
-    return str(step).removeprefix("0 days ")
+def step_text(step: pd.Timedelta) -> str:
+    """A length of time for people: 01:00:00, 1 day, 7 days, 1 day 12:00:00."""
+    text = str(step).removeprefix("0 days ").removesuffix(" 00:00:00")
+    return text.replace("1 days", "1 day", 1) if text.startswith("1 days") else text
 
 
 def _anchor(ticks: NDArray[np.int64], step: int, first: pd.Timestamp) -> int:
@@ -271,14 +259,14 @@ def _note_grid(
     if moved:
         largest = pd.Timedelta(int(np.abs(shifts).max()), unit="ns")
         notes.append(
-            f"{moved} stamps were moved to the nearest step of {_step_text(step)}, by at most {_step_text(largest)}."
+            f"{moved} stamps were moved to the nearest step of {step_text(step)}, by at most {step_text(largest)}."
         )
     used = len(np.unique(cells))
     if used < len(cells):
         notes.append(f"{len(cells) - used} rows share a step with the row before: the mean of their readings is used.")
     if used < size:
         notes.append(
-            f"{size - used} steps of {_step_text(step)} have no row: they count as holes; --all-steps writes them."
+            f"{size - used} steps of {step_text(step)} have no row: they count as holes; --all-steps writes them."
         )
 
 

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from casper.errors import InputError, MissingPackageError, ProblemsError, first_line
+from casper.digits import round_filled
+from casper.errors import InputError, MissingPackageError, ProblemsError, first_line, problems_of, raise_all
 from casper.files import atomic, refuse_overwriting
 from casper.frame import sensor_list
 from casper.grid import may_hold_stamps
@@ -56,11 +57,14 @@ def read_table(
     value_column: str | None = None,
     key: str | None = None,
     ignore_columns: Sequence[str] = (),
+    problems: list[str] | None = None,
 ) -> tuple[pd.DataFrame, TableFormat]:
     """Read a wide table (time stamps x sensors); a long file (id, time, value) is turned into one.
 
     `ignore_columns` are no readings, notes for example: they are left out and come back in the file that is written.
+    With a list of `problems`, readings that cannot be read are told there and become holes instead of being refused.
     """
+    found: list[str] = []
     file = _existing_file(path)
     kind = _kind(file)
 
@@ -83,10 +87,10 @@ def read_table(
         numbered = [position for position in range(len(text.header)) if text.counts_rows(position)]
         roles = choose(text.header, numbered)
         if roles.maybe_id is not None:
-            cells, _ = text.read(range(len(text.header)))
+            cells, _ = text.read(range(len(text.header)), found)
             if not cells.empty:
                 refuse_repeated_stamps(file.name, cells, _stamps(cells, roles, place), roles, style.decimal)
-        raw, whole = text.read(roles.beside(len(text.header)))
+        raw, whole = text.read(roles.beside(len(text.header)), found)
         if style.titles:
             log.info(f"{file.name}: skipped {len(style.titles)} lines above the header, such as {style.titles[0]!r}.")
     else:
@@ -108,15 +112,22 @@ def read_table(
         roles = choose(list(raw.columns), numbered)
     if raw.empty:
         raise InputError(f"{file.name} has no rows below its header")
-    stamps = _stamps(raw, roles, place)
     beside = roles.beside(raw.shape[1])
-    if roles.id is None or roles.value is None:
-        refuse_repeated_stamps(file.name, raw, stamps, roles)
-        long, table = None, raw.iloc[:, [p for p in range(raw.shape[1]) if p not in beside]]
-        table.index = stamps
-        _note_row_numbers(file, raw, numbered)
-    else:
-        table, long = wide_from_long(raw, stamps, roles.id, roles.value, place)
+    try:
+        stamps = _stamps(raw, roles, place)
+        if roles.id is None or roles.value is None:
+            refuse_repeated_stamps(file.name, raw, stamps, roles)
+            long, table = None, raw.iloc[:, [p for p in range(raw.shape[1]) if p not in beside]]
+            table.index = stamps
+            _note_row_numbers(file, raw, numbered)
+        else:
+            table, long = wide_from_long(raw, stamps, roles.id, roles.value, place, found)
+    except InputError as error:
+        raise_all([*found, *problems_of(error)])
+    if found and problems is None:
+        raise_all(found)
+    if problems is not None:
+        problems += found
     return table, TableFormat(
         kind,
         _suffix(file),
@@ -152,10 +163,16 @@ def _note_row_numbers(file: Path, raw: pd.DataFrame, numbered: Sequence[int]) ->
 
 
 def write_table(
-    table: pd.DataFrame, path: str | os.PathLike[str], *, like: TableFormat | None = None, force: bool = False
+    table: pd.DataFrame,
+    path: str | os.PathLike[str],
+    *,
+    like: TableFormat | None = None,
+    filled: NDArray[np.bool_] | None = None,
+    force: bool = False,
 ) -> None:
     """Write a table in the form its suffix asks for; `like` is the look of the file it came from.
 
+    `filled` (R, N) are cells that hold no readings: text files get them with a few digits more than the readings have.
     The file appears complete or not at all, and an existing one is replaced only with `force`.
     """
     file = Path(path).expanduser()
@@ -165,6 +182,8 @@ def write_table(
     refuse_overwriting(file, force=force)
     if kind == "hdf5":
         _require_tables("writing HDF5 files")
+    if kind == "text" and filled is not None:
+        table = round_filled(table, filled)
     out, with_index = (table, True) if like is None else lay_out(table, like, kind)
 
     try:
@@ -203,7 +222,7 @@ def read_sensors(path: str | os.PathLike[str]) -> pd.DataFrame:
     kind = _kind(file)
     if kind == "text":
         text = TextFile.open(file)
-        raw, _ = text.read(range(len(text.header)))
+        raw, _ = text.read(range(len(text.header)), [])
         if text.style.decimal == ",":
             raw = raw.replace(r"^(\s*[+-]?\d+),(\d+\s*)$", r"\1.\2", regex=True)
     else:

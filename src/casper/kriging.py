@@ -138,11 +138,7 @@ class KrigingNetwork(WindowNetwork):
         self.register_buffer("skew", torch.zeros(()))
         self.register_buffer("edge", torch.zeros(()))
         self._patches: list[Patch] | None = None
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
-        # Models that were written before delays were learned have none.
-        state_dict.setdefault(f"{prefix}delay", torch.zeros_like(self.delay))
-        super()._load_from_state_dict(state_dict, prefix, *others)
+        self.register_load_state_dict_pre_hook(_without_delays)
 
     @torch.no_grad()
     def read_table(self, values: Tensor, visible: Tensor, clock: Tensor) -> None:
@@ -250,6 +246,12 @@ class KrigingNetwork(WindowNetwork):
             return [Patch(torch.arange(len(tells), device=device), len(tells))]
         groups = _groups(tells, self.config)
         return [Patch(torch.as_tensor(sensors, device=device), targets) for sensors, targets in groups]
+
+
+def _without_delays(network: nn.Module, weights: dict[str, Any], prefix: str, *_: object) -> None:
+    """Models that were written before delays were learned have none."""
+    assert isinstance(network, KrigingNetwork)
+    weights.setdefault(f"{prefix}delay", torch.zeros_like(network.delay))
 
 
 def _conditional(covariance: Tensor, noise: Tensor, readings: Tensor, can_read: Tensor, holes: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
@@ -11,8 +13,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from casper.errors import InputError, some
-from casper.stamps import TIME_NAMES
+from casper.rows import clocks_may_repeat
+from casper.stamps import TIME_NAMES, parse_stamps
 from casper.textfile import BadText, Place, TextStyle, parse_numbers
+
+log = logging.getLogger("casper")
 
 Kind = Literal["text", "parquet", "hdf5"]
 Layout = Literal["auto", "wide", "long"]
@@ -54,6 +59,32 @@ class TableFormat:
     @property
     def layout(self) -> Literal["wide", "long"]:
         return "wide" if self.long is None else "long"
+
+    def stamp_texts(self, rows: NDArray[np.intp]) -> pd.Series:
+        """The times of rows of the table, as they stand in a text file; a date and a time column are joined."""
+        if self.long is not None:
+            rows = np.unique(self.long.rows, return_index=True)[1][rows]  # a row of the file with each time
+        columns = self._stamp_columns().iloc[rows].astype(str)
+        return columns.agg(" ".join, axis=1) if columns.shape[1] > 1 else columns.iloc[:, 0]
+
+    def read_time(self, text: str) -> str | pd.Timestamp:
+        """A time that is written as the file writes its own; the text itself if it is written in another way."""
+        if self.kind != "text" or re.match(r"\s*\d{4}-\d\d-\d\d", text):
+            return text  # ISO texts are for the frame, which knows the clock of the table
+        columns = self._stamp_columns().astype(str)
+        parts = text.rsplit(maxsplit=1) if columns.shape[1] > 1 else [text]
+        if len(parts) != columns.shape[1]:
+            return text
+        # Beside the others, since only a whole column tells whether its days or its months come first.
+        joined = pd.concat([columns, pd.DataFrame([parts], columns=columns.columns)], ignore_index=True)
+        try:
+            return parse_stamps(joined, str, "time")[-1]
+        except InputError:
+            return text
+
+    def _stamp_columns(self) -> pd.DataFrame:
+        found = self.beside.iloc[:, [self.beside_positions.index(position) for position in self.stamp_positions]]
+        return found.set_axis(range(found.shape[1]), axis=1)
 
 
 @dataclass(frozen=True)
@@ -137,7 +168,7 @@ def refuse_repeated_stamps(file: str, raw: pd.DataFrame, stamps: pd.Index, roles
     candidates: list[str] = []
     for position in sorted(set(range(raw.shape[1])) - {*roles.stamps, *roles.ignored, roles.maybe_id}):
         column, bad = raw.iloc[:, position], list[BadText]()
-        if not np.isnan(parse_numbers(column, decimal, "", bad)).all():
+        if not np.isnan(parse_numbers(column, decimal, "", bad)).all() and not bad:
             candidates.append(repr(str(column.name)))
     repeated = stamps[stamps.duplicated()][0]
     raise InputError(
@@ -148,8 +179,9 @@ def refuse_repeated_stamps(file: str, raw: pd.DataFrame, stamps: pd.Index, roles
 
 
 def wide_from_long(
-    raw: pd.DataFrame, stamps: pd.Index, id_position: int, value_position: int, place: Place
+    raw: pd.DataFrame, stamps: pd.Index, id_position: int, value_position: int, place: Place, problems: list[str]
 ) -> tuple[pd.DataFrame, LongRows]:
+    """A long file as a wide table; readings that cannot be used become holes and are told in `problems`."""
     ids = raw.iloc[:, id_position]
     if not pd.api.types.is_integer_dtype(ids.dtype):
         ids = ids.where(ids.isna(), ids.astype(str).str.strip())
@@ -160,14 +192,6 @@ def wide_from_long(
     instants = pd.DatetimeIndex(pd.to_datetime(stamps, utc=True)).asi8
     _, first, rows = np.unique(instants, return_index=True, return_inverse=True)
     cell = rows.astype(np.int64) * len(sensors) + columns
-    repeated = np.flatnonzero(pd.Series(cell).duplicated().to_numpy())
-    if len(repeated):
-        row = int(repeated[0])
-        before = place(int(np.argmax(cell == cell[row])))
-        raise InputError(
-            f"{place(row)}: sensor {ids.iloc[row]!r} has a second reading at {stamps[row]} (the first: {before}); "
-            "keep one, or write the stamps with their offset if it is the hour that clocks repeat in autumn"
-        )
     readings = raw.iloc[:, value_position]
     bad: list[BadText] = []
     if pd.api.types.is_float_dtype(readings.dtype) or pd.api.types.is_integer_dtype(readings.dtype):
@@ -175,15 +199,46 @@ def wide_from_long(
     else:
         numbers = parse_numbers(readings, ".", str(readings.name), bad)
     if bad:
-        raise InputError(
-            f"{place(bad[0].row)}, column {bad[0].column!r}: {bad[0].text!r} is not a number; leave the cell empty for "
+        problems.append(
+            f"{place(bad[0].row)}, column {bad[0].column!r}: {bad[0].sentence(place)}; leave the cell empty for "
             "a hole, or name another column with --value-column NAME (value_column=)"
         )
+    _look_at_second_readings(cell, numbers, ids, stamps, place, problems)
     matrix = np.full((len(first), len(sensors)), np.nan, dtype=numbers.dtype)
     matrix[rows, columns] = numbers
     table = pd.DataFrame(matrix, index=stamps[first], columns=pd.Index(sensors))
     beside = id_position - (id_position > value_position)
     return table, LongRows(value_position, readings.name, beside, rows, columns)
+
+
+def _look_at_second_readings(
+    cell: NDArray[np.int64],
+    numbers: NDArray[np.floating[Any]],
+    ids: pd.Series,
+    stamps: pd.Index,
+    place: Place,
+    problems: list[str],
+) -> None:
+    """Rows with the sensor and the time of another: fine if they are copies of it, else a problem.
+
+    cell, numbers: (R,), where a row belongs in the wide table, and its reading.
+    """
+    repeated = np.flatnonzero(pd.Series(cell).duplicated().to_numpy())
+    if len(repeated) == 0:
+        return
+    _, firsts, of_row = np.unique(cell, return_index=True, return_inverse=True)
+    first = firsts[of_row[repeated]]
+    differs = (numbers[repeated] != numbers[first]) & ~(np.isnan(numbers[repeated]) & np.isnan(numbers[first]))
+    if not differs.any():
+        log.info(f"{place(int(repeated[0]))}: a copy of an earlier row, as are {len(repeated)} in all; used once each.")
+        return
+    row, before = int(repeated[differs][0]), place(int(first[differs][0]))
+    remedy = "keep one"
+    if clocks_may_repeat(stamps[row]):
+        remedy += ", or write the stamps with their offset if it is the hour that clocks repeat in autumn"
+    problems.append(
+        f"{place(row)}: sensor {ids.iloc[row]!r} has a second reading at {stamps[row]} (the first: {before}); {remedy}"
+    )
 
 
 def lay_out(table: pd.DataFrame, like: TableFormat, kind: Kind) -> tuple[pd.DataFrame, bool]:

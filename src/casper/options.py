@@ -87,6 +87,8 @@ def read_file(
     value_column: str | None,
     ignore_columns: list[str] | None,
     key: str | None,
+    *,
+    problems: list[str] | None = None,
 ) -> tuple[pd.DataFrame, TableFormat]:
     from casper.io import read_table
 
@@ -98,6 +100,7 @@ def read_file(
         value_column=value_column,
         ignore_columns=tuple(ignore_columns or ()),
         key=key,
+        problems=problems,
     )
 
 
@@ -245,9 +248,26 @@ def refuse_error_bars(path: Path, *, force: bool) -> None:
     refuse_overwriting(path, force=force)
 
 
-def write_error_bars(filled: Filled, path: Path) -> None:
+def write_error_bars(filled: Filled, path: Path, *, like: TableFormat) -> None:
+    """In a text file stamps, marks and digits are those of the table, which had the look `like`."""
+    from dataclasses import replace
+
+    from casper.digits import decimals_of, round_estimates
     from casper.files import atomic
+    from casper.textfile import TextStyle, write_text
 
     long = filled.to_long()
     with atomic(path) as temporary:
-        long.to_csv(temporary, index=False) if path.suffix.lower() == ".csv" else long.to_parquet(temporary)
+        if path.suffix.lower() == ".parquet":
+            long.to_parquet(temporary)
+            return
+        holes = ~filled.observed.to_numpy()
+        rows, columns = holes.nonzero()
+        decimals = decimals_of(filled.table, holes)[columns]
+        for name in long.columns.difference(["time", "sensor", "flagged"]):
+            long[name] = round_estimates(long[name].to_numpy(), decimals)
+        style = TextStyle()
+        if like.suffix.removesuffix(".gz") == path.suffix.lower() and filled.table.index.equals(like.index):
+            style = replace(like.style, titles=())
+            long["time"] = like.stamp_texts(rows).to_numpy()
+        write_text(long, temporary, style, whole=frozenset(), with_index=False, gzipped=False)

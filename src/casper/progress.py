@@ -74,12 +74,9 @@ class TrainingProgress:
         self._told = f"training, error {_short(mae)} (best {self._best})"
         self._update(completed=self._steps, loss=f"{loss:.4f}", mae=_short(mae), best=self._best)
         if self._bar is not None and not self._bar.console.is_terminal:  # a file shows no bar: a line for every epoch
-            label, epoch = f"{self._label} " if self._label else "", self._steps // self._training.batches_per_epoch
-            self._bar.console.print(
-                f"{label}epoch {epoch}/{self._training.epochs}: loss {loss:.4f}, error {_short(mae)} (best {self._best})",
-                highlight=False,
-                markup=False,
-            )
+            epoch = self._steps // self._training.batches_per_epoch
+            told = f"epoch {epoch}/{self._training.epochs}: loss {loss:.4f}, error {_short(mae)} (best {self._best})"
+            self._bar.console.print(f"{self._label} {told}".strip(), highlight=False, markup=False)
 
     def _update(self, **told: Any) -> None:
         if self._bar is not None:

@@ -73,6 +73,21 @@ def match_sensors(sensors: pd.DataFrame, wanted: Sequence[str]) -> pd.DataFrame:
     return listed.loc[list(wanted)]
 
 
+def region(places: pd.DataFrame) -> str:
+    """Where the sensors lie, in words: latitude and longitude in the wrong columns are seen at a glance."""
+
+    def between(degrees: pd.Series, below: str, above: str) -> str:
+        low, high = float(degrees.min()), float(degrees.max())
+        names = [below if value < 0 else above for value in (low, high)]
+        if names[0] != names[1]:
+            return f"{abs(low):.1f} degrees {names[0]} and {high:.1f} degrees {names[1]}"
+        low, high = sorted((abs(low), abs(high)))
+        return f"{low:.1f} and {high:.1f} degrees {names[0]}"
+
+    north, east = between(places["latitude"], "south", "north"), between(places["longitude"], "west", "east")
+    return f"sensors lie between {north}, {east}"
+
+
 def _check_degrees(places: pd.DataFrame) -> None:
     latitude, longitude = places["latitude"].to_numpy(), places["longitude"].to_numpy()
     bad_latitude, bad_longitude = np.abs(latitude) > 90, (longitude < -180) | (longitude > 360)

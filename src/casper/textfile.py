@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from casper.errors import InputError, first_line, raise_all, some
+from casper.errors import InputError, first_line, some
 
 Place = Callable[[int], str]  # row of the table -> where a person finds it in the file
 
@@ -31,6 +31,7 @@ ISO = r"\d{4}-?\d\d-?\d\d(?:$|[T ])"
 WHOLE_LIMIT = 2**53  # integers up to here are floats without loss
 DATE = r"\s*(?:\d{4}-?\d\d-?\d\d|\d{1,4}[./-]\d{1,2}[./-]\d{1,4})(?:$|[T ,])"
 MOST_PROBLEMS = 10  # that are told at once
+MOST_TEXTS = 3  # that are named of a column that should hold numbers
 SAMPLE = 50  # lines that tell how a file is written
 ROW_NUMBER_NAMES = ("", "unnamed:_0", "index")  # what pandas calls the row numbers that it writes beside a table
 
@@ -48,12 +49,36 @@ class TextStyle:
 
 @dataclass(frozen=True)
 class BadText:
-    """The first text of a column of numbers that is none."""
+    """Texts of a column of numbers that are none."""
 
     column: str
-    text: str
-    row: int
+    texts: tuple[str, ...]  # the different ones, in the order in which they come
+    rows: tuple[int, ...]  # where each of them is first
     alone: bool  # the column holds no number at all
+    number: int = 0  # of the column, from 1
+
+    @property
+    def text(self) -> str:
+        return self.texts[0]
+
+    @property
+    def row(self) -> int:
+        return self.rows[0]
+
+    def sentence(self, place: Place) -> str:
+        """Up to three of the texts: 'x' is not a number, nor are 'y' (line 7) and 'z' (line 9)."""
+        first = f"{self.text!r} is not a number"
+        if self.alone or len(self.texts) == 1:
+            return first
+        named = [
+            f"{text!r} ({place(row).rpartition(', ')[2]})"
+            for text, row in zip(self.texts[1:MOST_TEXTS], self.rows[1:MOST_TEXTS], strict=True)
+        ]
+        rest = len(self.texts) - MOST_TEXTS
+        if rest > 0:
+            named.append("another text" if rest == 1 else f"{rest} other texts")
+        listed = ", ".join(named[:-1]) + (" and " if len(named) > 1 else "") + named[-1]
+        return f"{first}, nor {'is' if len(self.texts) == 2 else 'are'} {listed}"
 
 
 @dataclass(frozen=True)
@@ -117,10 +142,11 @@ class TextFile:
                 raise InputError(f"{self.place(row)}: {len(cells)} fields where the header has {len(self.header)}")
         return found
 
-    def read(self, texts: Collection[int]) -> tuple[pd.DataFrame, frozenset[str]]:
+    def read(self, texts: Collection[int], problems: list[str]) -> tuple[pd.DataFrame, frozenset[str]]:
         """The table below the header, and the columns whose numbers are all written without a decimal mark.
 
-        The columns at the positions `texts` stay as they are written.
+        The columns at the positions `texts` stay as they are written. Elsewhere texts that are no numbers become holes
+        and are told in `problems`.
         """
         width = len(self.header)
         if width == 1:
@@ -161,13 +187,13 @@ class TextFile:
             if pd.api.types.is_integer_dtype(column.dtype):
                 whole.add(self.header[position])
             if pd.api.types.is_string_dtype(column.dtype) or pd.api.types.is_bool_dtype(column.dtype):
-                columns[position] = parse_numbers(column, self.style.decimal, self.header[position], bad)
+                name, number = self.header[position], position + 1
+                columns[position] = parse_numbers(column, self.style.decimal, name, bad, number=number)
             elif not (pd.api.types.is_integer_dtype(column.dtype) and bool((column.abs() >= WHOLE_LIMIT).any())):
                 columns[position] = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        if bad:
-            problems = _grouped_problems(bad, self.place)
-            rest = len(problems) - MOST_PROBLEMS
-            raise_all(problems[:MOST_PROBLEMS] + ([f"and {rest} more texts like these"] if rest > 0 else []))
+        found = _grouped_problems(bad, self.place)
+        rest = len(found) - MOST_PROBLEMS
+        problems += found[:MOST_PROBLEMS] + ([f"and {rest} more texts like these"] if rest > 0 else [])
         table = pd.DataFrame(columns)
         table.columns = pd.Index(self.header, dtype=object)
         # A separator at the end of every line makes a column without name and content.
@@ -194,18 +220,21 @@ def stripped_texts(column: pd.Series) -> pd.Series:
     return column.astype(object).where(column.notna(), "").astype(str).str.strip()
 
 
-def parse_numbers(column: pd.Series, decimal: str, name: str, bad: list[BadText]) -> NDArray[np.float64]:
-    """Numbers from texts, exactly; the first text that is none goes to `bad`."""
+def parse_numbers(
+    column: pd.Series, decimal: str, name: str, bad: list[BadText], *, number: int = 0
+) -> NDArray[np.float64]:
+    """Numbers from texts, exactly; texts that are none become NaN and go to `bad`."""
     texts = stripped_texts(column)
     plain = texts.str.replace(decimal, ".", regex=False)
     hole = texts.str.lower().isin(HOLES).to_numpy()
     wrong = ~hole & ~plain.str.fullmatch(NUMBER, case=False).to_numpy(dtype=bool)
     numbers = np.full(len(texts), np.nan)
+    good = ~hole & ~wrong
+    numbers[good] = plain[good].to_numpy(dtype=object).astype(np.float64)
     if wrong.any():
-        first = int(np.argmax(wrong))
-        bad.append(BadText(name, texts.iloc[first], first, alone=bool((wrong | hole).all())))
-    else:
-        numbers[~hole] = plain[~hole].to_numpy(dtype=object).astype(np.float64)
+        rows = pd.Series(np.flatnonzero(wrong), index=texts[wrong].to_numpy(dtype=object))
+        rows = rows[~rows.index.duplicated()]
+        bad.append(BadText(name, tuple(rows.index), tuple(rows.tolist()), alone=not good.any(), number=number))
     return numbers
 
 
@@ -215,25 +244,24 @@ def _grouped_problems(bad: Sequence[BadText], place: Place) -> list[str]:
     for found in bad:
         by_text.setdefault(found.text, []).append(found)
     problems: list[str] = []
-    for text, group in by_text.items():
+    for group in by_text.values():
         first = min(group, key=lambda found: found.row)
-        skip = f"with --ignore-column {shlex.quote(first.column)} (ignore_columns=)"
+        skip = f"skip {{}} with --ignore-column {shlex.quote(first.column)} (ignore_columns=)"
+        column = f"column {first.column!r}"
+        if not first.column:
+            skip = "give {} a name in the header and skip it with --ignore-column NAME (ignore_columns=)"
+            column = f"column number {first.number}, which has no name"
+        told = f"{place(first.row)}, {column}: {first.sentence(place)}"
+        several = len(first.texts) > 1 or len(group) > 1
         if len(group) > 1:
             others = some([repr(found.column) for found in group])
-            problems.append(
-                f"{place(first.row)}, column {first.column!r}: {text!r} is not a number, in {len(group)} columns "
-                f"({others}); leave the cells empty for holes, or skip a column {skip}"
-            )
+            told += f", in {len(group)} columns ({others})"
         elif first.alone:
-            problems.append(
-                f"{place(first.row)}, column {first.column!r}: {text!r} is not a number, nor is anything else in this "
-                f"column: it looks like a column of notes, skip it {skip}"
-            )
-        else:
-            problems.append(
-                f"{place(first.row)}, column {first.column!r}: {text!r} is not a number; "
-                f"leave the cell empty for a hole, or skip the column {skip}"
-            )
+            told += ", nor is anything else in this column: it looks like a column of notes, " + skip.format("it")
+            problems.append(told)
+            continue
+        leave = "leave the cells empty for holes" if several else "leave the cell empty for a hole"
+        problems.append(f"{told}; {leave}, or {skip.format('a column' if len(group) > 1 else 'the column')}")
     return problems
 
 

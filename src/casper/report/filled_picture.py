@@ -10,6 +10,7 @@ from casper.report.runs import with_neighbours
 from casper.report.style import FILLED, MEASURED
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
     from casper.filled import Filled
@@ -21,14 +22,19 @@ def draw_filled(filled: Filled, sensor: str, *, start: Any = None, end: Any = No
         import matplotlib.pyplot as plt
 
         _, ax = plt.subplots(figsize=(9, 3), layout="constrained")
-    rows = slice(start, end)
-    values, observed = filled.table[sensor].loc[rows], filled.observed[sensor].loc[rows]
+
+    def shown(table: pd.DataFrame) -> pd.Series:
+        # The rows have the caller's order, a line needs that of time.
+        column = table[sensor]
+        return (column if column.index.is_monotonic_increasing else column.sort_index(kind="stable")).loc[start:end]
+
+    values, observed = shown(filled.table), shown(filled.observed)
     numbers, times = values.to_numpy(dtype=float), values.index
     missing = ~observed.to_numpy()
     beside = with_neighbours(missing)
     for share, strength in zip(reversed(filled.shares), np.linspace(0.18, 0.4, len(filled.shares)), strict=True):
-        low = np.where(beside, filled.lower[share][sensor].loc[rows].to_numpy(dtype=float), np.nan)
-        high = np.where(beside, filled.upper[share][sensor].loc[rows].to_numpy(dtype=float), np.nan)
+        low = np.where(beside, shown(filled.lower[share]).to_numpy(dtype=float), np.nan)
+        high = np.where(beside, shown(filled.upper[share]).to_numpy(dtype=float), np.nan)
         label = f"{share:.0%} of true values"
         ax.fill_between(times, low, high, color=FILLED, alpha=float(strength), linewidth=0, label=label)
     ax.plot(times, np.where(beside, numbers, np.nan), color=FILLED, linewidth=1.2, label="filled")
