@@ -87,7 +87,9 @@ def test_rows_with_time_stamps_are_checked_and_missing_ones_are_holes() -> None:
     assert gappy.values[0, :, 0].tolist() == [0, 2, 0, 0, 8, 10]
     assert gappy.observed[0, :, 0].tolist() == [True, True, False, False, True, True]
     assert gappy.step == pd.Timedelta("1h")
-    with pytest.raises(InputError, match="not in order"):
-        Recording.of(table.iloc[::-1])
+    np.testing.assert_array_equal(Recording.of(table.iloc[::-1]).values[0], table.to_numpy())
+    twice = pd.concat([table, table.iloc[:1] + 1])
+    with pytest.raises(InputError, match="more than once with different readings"):
+        Recording.of(twice)
     with pytest.raises(InputError, match="different lengths"):
         Recording.of([table, table.iloc[::2]])
