@@ -67,10 +67,10 @@ class CalibratedImputer(Imputer):
         frame = table if isinstance(table, SensorFrame) else self.to_frame(table)
         frame = frame.select(self.column_order(frame))
         self.check_length(frame)
-        before = self._calibration, self.held_back_mae
+        before = self._calibration, self.held_back_mae, self.most_of_the_error
         self.calibrate_frame(frame, *(self.hold_back(frame, draw=draw) for draw in range(draws)))
         if self._calibration is None:
-            self._calibration, self.held_back_mae = before
+            self._calibration, self.held_back_mae, self.most_of_the_error = before
             raise InputError(
                 f"the table has too few readings to calibrate error bars on: at least {FEWEST_CELLS} must be hidden, "
                 f"and {self.training.validation_share:.0%} of them are"

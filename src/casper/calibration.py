@@ -107,7 +107,7 @@ class Calibration:
         spread = np.where(spread > 1e-6, spread, 1.0)
         bends = next(places for least, places in reversed(_KNOTS.items()) if len(cells.level) >= least)
         knots = np.unique(np.quantile(cells.level.astype(np.float64), bends))
-        design = np.concatenate((_standardised(cells.facts, centre, spread), _hats(cells.level, knots)), axis=1)
+        design = _design(cells.facts, cells.level, centre, spread, knots)
         size = np.abs(cells.error)
         whole = _fit_scale(design, cells.sensor, size, sensors)
         slopes, offset, of_sensor = whole
@@ -174,7 +174,7 @@ class Calibration:
         return expected / max(float(self.typical), 1e-12)
 
     def _design(self, facts: NDArray[np.float32], level: NDArray[np.float32]) -> NDArray[np.float64]:
-        return np.concatenate((_standardised(facts, self.centre, self.spread), _hats(level, self.knots)), axis=1)
+        return _design(facts, level, self.centre, self.spread, self.knots)
 
     def to_tensors(self) -> dict[str, Tensor]:
         return {field.name: torch.as_tensor(getattr(self, field.name)) for field in fields(self)}
@@ -196,6 +196,17 @@ def check_share(share: float) -> None:
         raise InputError(
             f"an interval holds a share of the true values between 0 and {WIDEST:g}, such as 0.9; not {share}"
         )
+
+
+def _design(
+    facts: NDArray[np.float32],
+    level: NDArray[np.float32],
+    centre: NDArray[np.float64],
+    spread: NDArray[np.float64],
+    knots: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """(C, F + hats): what the scale of a cell, and the quantiles of its errors, are learned from."""
+    return np.concatenate((_standardised(facts, centre, spread), _hats(level, knots)), axis=1)
 
 
 def _standardised(

@@ -91,20 +91,15 @@ def show_fitted(out: Path, card: Mapping[str, Any]) -> None:
         highlight=False,
         soft_wrap=True,
     )
-    worst = card.get("most_of_the_error")
+    warning, worst = "", card.get("most_of_the_error")
     if linear is not None and card["validation_mae"] > linear:
-        warning = "Linear interpolation did better on them: this model is of little use."
-        warning += f" Most of the error is of the sensor {worst}." if worst else ""
-        _console(stderr=True).print(
-            f"{warning} Look at the table with: casper check TABLE", highlight=False, markup=False, soft_wrap=True
-        )
+        whose = f" Most of the error is of the sensor {worst}." if worst else ""
+        warning = f"Linear interpolation did better on them: this model is of little use.{whose}"
+        warning += " Look at the table with: casper check TABLE"
     elif worst:
-        _console(stderr=True).print(
-            f"Most of the error is of the sensor {worst}: are all of its readings in the same units?",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+        warning = f"Most of the error is of the sensor {worst}: are all of its readings in the same units?"
+    if warning:
+        _console(stderr=True).print(warning, highlight=False, markup=False, soft_wrap=True)
 
 
 def show_filled(out: Path, filled: pd.DataFrame) -> None:

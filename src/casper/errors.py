@@ -29,6 +29,10 @@ def raise_all(problems: Sequence[str]) -> NoReturn:
     raise InputError(problems[0]) if len(problems) == 1 else ProblemsError(problems)
 
 
+MOST_TEXTS = 3
+"""That are named of a column that should hold numbers."""
+
+
 def problems_of(error: InputError) -> list[str]:
     """Each problem that an error tells of."""
     return list(error.problems) if isinstance(error, ProblemsError) else [str(error)]

@@ -13,14 +13,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from casper.errors import InputError, raise_all, some
+from casper.errors import MOST_TEXTS, InputError, raise_all, some
 from casper.grid import ISO_DATE, fixed_step, index_stamps, may_hold_stamps, onto_grid, regular_grid
 from casper.rows import rows_in_order
 from casper.sensors import match_sensors, sensor_list
 
 __all__ = ["SensorFrame", "examine", "from_arrays", "match_sensors", "sensor_list", "to_frame"]
-
-MOST_TEXTS = 3  # that are named of a column that should hold numbers
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from casper.errors import InputError, first_line, some
+from casper.errors import MOST_TEXTS, InputError, first_line, some
 
 Place = Callable[[int], str]  # row of the table -> where a person finds it in the file
 
@@ -31,7 +31,6 @@ ISO = r"\d{4}-?\d\d-?\d\d(?:$|[T ])"
 WHOLE_LIMIT = 2**53  # integers up to here are floats without loss
 DATE = r"\s*(?:\d{4}-?\d\d-?\d\d|\d{1,4}[./-]\d{1,2}[./-]\d{1,4})(?:$|[T ,])"
 MOST_PROBLEMS = 10  # that are told at once
-MOST_TEXTS = 3  # that are named of a column that should hold numbers
 SAMPLE = 50  # lines that tell how a file is written
 ROW_NUMBER_NAMES = ("", "unnamed:_0", "index")  # what pandas calls the row numbers that it writes beside a table
 
