@@ -64,7 +64,7 @@ _METHODS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("Granger, linear", "granger", {}),
 )
 # What DREAM-3's networks tell lies in the first steps of each trajectory, where they return from a random state.
-# PCMCI's second stage asks for twice as many steps of the past as there are lags: with five none of these is left to it.
+# The second stage of PCMCI asks for twice as many steps of the past as there are lags: with five none of these is left.
 _ONLY_DREAM3: tuple[tuple[str, str, dict[str, Any]], ...] = (("PCMCI, one lag", "pcmci", {"lags": 1}),)
 _SEEDS = dict.fromkeys((("causal-simulated", f"wind, 30 % {kind}") for kind in ("points", "blocks")), 3)
 TRIAL_TABLES = ("dream3", "causal-simulated", "stability")
