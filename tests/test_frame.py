@@ -328,9 +328,9 @@ def test_a_grid_absurdly_larger_than_the_table_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("freq", "words"),
-    [("MS", "calendar step"), ("W", "calendar step"), ("nonsense", "not understood"), ("-5min", "longer than nothing")],
+    [("BMS", "no even step"), ("SMS", "no even step"), ("nonsense", "not understood"), ("-5min", "longer than nothing")],
 )
-def test_only_fixed_positive_steps_are_accepted(freq: Any, words: str) -> None:
+def test_only_even_positive_steps_are_accepted(freq: Any, words: str) -> None:
     assert words in problem(small(), freq=freq)
 
 
@@ -508,7 +508,7 @@ def test_three_different_texts_of_a_column_are_named_and_the_others_counted() ->
 def test_all_problems_are_told_at_once() -> None:
     table = small(a=[1.0, np.inf, 3.0], b=["x", "y", "z"]).iloc[[2, 0, 1]]
     with pytest.raises(ProblemsError) as caught:
-        to_frame(table, freq="MS")
+        to_frame(table, freq="SMS")
     assert len(caught.value.problems) == 3
 
 

@@ -26,6 +26,12 @@ from table_files import problem, put
         ("31-01-2024", "01-02-2024", "2024-01-31"),
         ("1706706000", "1706709600", "2024-01-31 13:00+00:00"),
         ("1706706000000", "1706709600000", "2024-01-31 13:00+00:00"),
+        ("2024-01", "2024-02", "2024-01-01"),
+        ("2024/1", "2024/2", "2024-01-01"),
+        ("01/2024", "02/2024", "2024-01-01"),
+        ("Jan 2024", "Feb 2024", "2024-01-01"),
+        ("September-2024", "October-2024", "2024-09-01"),
+        ("2023", "2024", "2023-01-01"),
     ],
 )
 def test_stamps_are_understood_and_kept_as_texts(tmp_path: Path, first: str, second: str, expected: str) -> None:
@@ -89,3 +95,38 @@ def test_an_hour_column_before_the_date_stays_there(tmp_path: Path) -> None:
     assert table.index[1] == pd.Timestamp("2024-01-31 06:00")
     write_table(table, tmp_path / "out.csv", like=form)
     assert (tmp_path / "out.csv").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("header", "first", "second", "expected"),
+    [
+        ("year,month", "2024,1", "2024,2", "2024-01-01"),
+        ("Year,Month,Day", "2024,1,31", "2024,2,1", "2024-01-31"),
+        ("day,month,year,hour", "31,1,2024,5", "31,1,2024,6", "2024-01-31 05:00"),
+        ("year,month,day,hour,minute", "2024,1,31,5,30", "2024,1,31,5,45", "2024-01-31 05:30"),
+    ],
+)
+def test_a_date_spread_over_columns_is_joined_and_kept(
+    tmp_path: Path, header: str, first: str, second: str, expected: str
+) -> None:
+    text = f"{header},a,b\n{first},1.5,2.5\n{second},3.5,4.5\n"
+    table, form = read_table(put(tmp_path, text))
+    assert list(table.columns) == ["a", "b"]
+    assert table.index[0] == pd.Timestamp(expected)
+    write_table(table, tmp_path / "out.csv", like=form)
+    assert (tmp_path / "out.csv").read_text() == text
+
+
+def test_a_long_file_may_spread_its_dates_over_columns(tmp_path: Path) -> None:
+    rows = "".join(f"{sensor},2024,{month},{month + at}\n" for at, sensor in enumerate("ab") for month in (1, 2, 3))
+    table, _ = read_table(put(tmp_path, "station,year,month,value\n" + rows))
+    assert table["b"].tolist() == [2.0, 3.0, 4.0]
+    assert table.index[2] == pd.Timestamp("2024-03-01")
+
+
+def test_a_month_that_the_calendar_does_not_have_is_refused(tmp_path: Path) -> None:
+    assert "'2024-13' is not a time stamp" in problem(put(tmp_path, "time,a,b\n2024-12,1,2\n2024-13,3,4\n"))
+
+
+def test_four_digits_that_go_up_and_down_are_no_years(tmp_path: Path) -> None:
+    assert "no time column found" in problem(put(tmp_path, "level,a,b\n2023,1,2\n2021,3,4\n2023,1,1\n"))

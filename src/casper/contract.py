@@ -24,6 +24,7 @@ from casper.filled import Filled
 from casper.filling import Filling
 from casper.frame import SensorFrame, to_frame
 from casper.graph import SensorGraph, build_graph
+from casper.grid import step_text
 
 log = logging.getLogger("casper")
 
@@ -283,8 +284,8 @@ class Imputer(ABC):
             raise InputError(f"the model was fitted on other sensors: {what}; fit a model on this table")
         if self._step is not None and frame.step != self._step:
             raise InputError(
-                f"the model was fitted on steps of {self._step}, this table has steps of {frame.step}; "
-                "fit a model on this table or resample it"
+                f"the model was fitted on steps of {step_text(self._step)}, this table has steps of "
+                f"{step_text(frame.step)}; fit a model on this table or resample it"
             )
         return np.array([place[sensor] for sensor in wanted], dtype=np.int64)
 

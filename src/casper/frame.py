@@ -14,7 +14,8 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from casper.errors import MOST_TEXTS, InputError, raise_all, some
-from casper.grid import ISO_DATE, fixed_step, index_stamps, may_hold_stamps, onto_grid, regular_grid
+from casper.grid import ISO_DATE, index_stamps, may_hold_stamps, onto_grid, regular_grid, wanted_step
+from casper.months import month_numbers, months_of
 from casper.rows import rows_in_order
 from casper.sensors import match_sensors, sensor_list
 
@@ -128,9 +129,15 @@ class SensorFrame:
     def position(self, time: str | pd.Timestamp) -> int:
         """The step of the grid that a time stamp stands for; without an offset it is read as the table writes its own.
 
-        A time beside a step stands for it if it is no farther away than the table's own stamps were moved.
+        A time beside a step stands for it if it is no farther away than the table's own stamps were moved, and in a
+        table of months, quarters or years if it lies in it.
         """
         stamp = self._read_stamp(time)
+        months = months_of(self.step)
+        if months is not None:
+            first, asked = (int(month_numbers(one)[0]) for one in (self.times[:1], pd.DatetimeIndex([stamp])))
+            if 0 <= (asked - first) // months < len(self.times):
+                return (asked - first) // months
         nearest = int(self.times.get_indexer(pd.DatetimeIndex([stamp]), method="nearest")[0])
         moved = np.abs((self._stamps - self.times[self._cells]).to_numpy()).max()
         if abs(stamp - self.times[nearest]) <= moved:
@@ -183,8 +190,8 @@ def to_frame(
 ) -> SensorFrame:
     """Check a wide table (time stamps x sensors) and put it on a regular grid; all problems are told at once.
 
-    `freq` is a fixed step such as '5min' when the stamps are uneven, `timezone` the zone of naive stamps (or the one
-    whose clock is to be read), `missing_values` the numbers that stand for a hole.
+    `freq` is a step such as '5min' or 'MS' (months) when the stamps are uneven, `timezone` the zone of naive stamps (or
+    the one whose clock is to be read), `missing_values` the numbers that stand for a hole.
     """
     frame, problems = examine(table, freq=freq, timezone=timezone, missing_values=missing_values)
     if frame is None or problems:
@@ -217,7 +224,7 @@ def examine(
     if np.isnan(values).all() and not any(problem.startswith("column ") for problem in problems):
         problems.append("all values are missing: there is nothing to learn from")
     stamps = index_stamps(table.index, timezone, problems, notes)
-    wanted = None if freq is None else fixed_step(freq, problems)
+    wanted = None if freq is None else wanted_step(freq, problems)
     if stamps is None or len(stamps) < 2:
         return None, problems
     order = rows_in_order(stamps, values, sensors, problems, notes)

@@ -13,12 +13,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from casper.months import MONTH, common_months, month_grid, months_of, months_text, offset_months
+
 DAY = pd.Timedelta(days=1).value
 HOUR = pd.Timedelta(hours=1).value
 ZONE_OPTION = "--timezone Europe/Berlin (timezone='Europe/Berlin'), with your zone"
 LARGEST_GRID = 20  # a grid with more steps per row of the table than this is a mistake, not a table with holes
 SENSIBLE_STEPS = ("10s", "30s", "1min", "5min", "10min", "15min", "30min", "1h", "3h", "6h", "12h", "1D", "7D")
-ISO_DATE = re.compile(r"\s*\d{4}-?\d\d-?\d\d")
+_STEPS_THAT_WORK = "steps such as '5min', '1h', '1D', 'MS' (months), 'QS' (quarters) and 'YS' (years)"
+ISO_DATE = re.compile(r"\s*\d{4}(?:-?\d\d-?\d\d|-\d\d\s*$)")
 
 
 def index_stamps(
@@ -131,24 +134,30 @@ def _localise(naive: pd.DatetimeIndex, zone: tzinfo, notes: list[str]) -> pd.Dat
     return read(~second)
 
 
-def fixed_step(freq: str | timedelta, problems: list[str]) -> pd.Timedelta | None:
+def wanted_step(freq: str | timedelta, problems: list[str]) -> pd.Timedelta | None:
     try:
         if isinstance(freq, str):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", FutureWarning)  # pandas 2 is chatty about spellings it still accepts
                 offset = pd.tseries.frequencies.to_offset(freq)
-            if not isinstance(offset, (pd.offsets.Tick, pd.offsets.Day)):
-                problems.append(f"freq={freq!r} is a calendar step: only fixed steps such as '5min', '1h', '1D' work")
-                return None
+            months = offset_months(offset)
+            if months is not None:
+                step = months * MONTH
             # Day is no Tick from pandas 3 on and has no length in nanoseconds.
-            step = pd.Timedelta(days=offset.n) if isinstance(offset, pd.offsets.Day) else pd.Timedelta(offset)
+            elif isinstance(offset, pd.offsets.Day | pd.offsets.Week):
+                step = pd.Timedelta(days=offset.n * (7 if isinstance(offset, pd.offsets.Week) else 1))
+            elif isinstance(offset, pd.offsets.Tick):
+                step = pd.Timedelta(offset)
+            else:
+                problems.append(f"freq={freq!r} is no even step: {_STEPS_THAT_WORK} work")
+                return None
         else:
             step = pd.Timedelta(freq)
     except (ValueError, TypeError):
-        problems.append(f"freq={freq!r} is not understood: give a fixed step such as '5min', '1h' or '1D'")
+        problems.append(f"freq={freq!r} is not understood: {_STEPS_THAT_WORK} work")
         return None
     if step <= pd.Timedelta(0):
-        problems.append(f"freq={freq!r} must be longer than nothing: give a fixed step such as '5min'")
+        problems.append(f"freq={freq!r} must be longer than nothing: {_STEPS_THAT_WORK} work")
         return None
     return step
 
@@ -160,6 +169,8 @@ def regular_grid(
     # Whole days are counted on the local calendar (midnights are 23 to 25 hours apart), everything else in UTC.
     calendar = stamps.tz_localize(None)
     wall, utc = calendar.asi8, stamps.asi8
+    if wanted is not None and months_of(wanted) is not None:
+        return _calendar_grid(stamps, calendar, wanted, problems, notes)
     if wanted is not None:
         step, ticks = wanted.value, wall if wanted.value % DAY == 0 else utc
     else:
@@ -167,6 +178,9 @@ def regular_grid(
         by_day = _common_step(wall)
         if step is None and by_day is not None and by_day % DAY == 0:
             step, ticks = by_day, wall
+    months = common_months(calendar) if step is None else None
+    if months is not None:
+        return _calendar_grid(stamps, calendar, months * MONTH, problems, notes)
     if step is None:
         problems.append(_uneven(utc, has_zone=stamps.tz is not None))
         return np.arange(len(stamps)), stamps, pd.Timedelta(0)
@@ -175,11 +189,7 @@ def regular_grid(
     cells = (ticks - start + step // 2) // step
     start, cells = start + int(cells[0]) * step, cells - cells[0]
     size, length = int(cells[-1]) + 1, pd.Timedelta(step, unit="ns")
-    if size > LARGEST_GRID * len(stamps):
-        problems.append(
-            f"{len(stamps)} rows from {stamps[0]} to {stamps[-1]} would become {size} steps of {step_text(length)}: "
-            "look for a wrong stamp or pass a longer --freq (freq=)"
-        )
+    if _too_many(size, stamps, length, problems):
         return cells, stamps, length
     shifts = ticks - start - cells * step
     if wanted is not None and _fits_badly(ticks, shifts, step):
@@ -194,9 +204,37 @@ def regular_grid(
     if stamps.tz is None:
         return cells, times, length
     if on_wall:
-        first = np.ones(size, dtype=bool)
-        return cells, times.tz_localize(stamps.tz, ambiguous=first, nonexistent="shift_forward"), length
+        return cells, _on_local_clock(times, stamps), length
     return cells, times.tz_localize("UTC").tz_convert(stamps.tz), length
+
+
+def _calendar_grid(
+    stamps: pd.DatetimeIndex, calendar: pd.DatetimeIndex, length: pd.Timedelta, problems: list[str], notes: list[str]
+) -> tuple[NDArray[np.int64], pd.DatetimeIndex, pd.Timedelta]:
+    """Of months, quarters or years. calendar: the stamps on the local clock."""
+    months = months_of(length)
+    assert months is not None
+    cells, times = month_grid(calendar, months)
+    if not _too_many(len(times), stamps, length, problems):
+        _note_grid((calendar - times[cells]).asi8, cells, len(times), length, notes)
+    return cells, _on_local_clock(times, stamps), length
+
+
+def _on_local_clock(times: pd.DatetimeIndex, stamps: pd.DatetimeIndex) -> pd.DatetimeIndex:
+    """Times without a zone in that of the stamps, if they have one."""
+    if stamps.tz is None:
+        return times
+    return times.tz_localize(stamps.tz, ambiguous=np.ones(len(times), dtype=bool), nonexistent="shift_forward")
+
+
+def _too_many(size: int, stamps: pd.DatetimeIndex, step: pd.Timedelta, problems: list[str]) -> bool:
+    if size <= LARGEST_GRID * len(stamps):
+        return False
+    problems.append(
+        f"{len(stamps)} rows from {stamps[0]} to {stamps[-1]} would become {size} steps of {step_text(step)}: "
+        "look for a wrong stamp or pass a longer --freq (freq=)"
+    )
+    return True
 
 
 def _common_step(ticks: NDArray[np.int64]) -> int | None:
@@ -222,19 +260,23 @@ def _uneven(ticks: NDArray[np.int64], *, has_zone: bool) -> str:
     steps = np.diff(ticks)
     differences, counts = np.unique(steps, return_counts=True)
     common = np.argsort(-counts, kind="stable")[:3]
-    lengths = [pd.Timedelta(int(differences[i]), unit="ns") for i in common]
-    listed = ", ".join(f"{step_text(length)} ({counts[i]} times)" for i, length in zip(common, lengths, strict=True))
-    seen = f"the time stamps are not evenly spaced (differences seen: {listed})"
+    seen = [step_text(pd.Timedelta(int(differences[i]), unit="ns")) for i in common]
+    listed = ", ".join(f"{length} ({counts[i]} times)" for i, length in zip(common, seen, strict=True))
+    uneven = f"the time stamps are not evenly spaced (differences seen: {listed})"
     days = np.rint(steps / DAY)
     if has_zone and (days >= 1).all() and np.isin(np.abs(steps - days * DAY), (0, HOUR)).all():
-        return f"{seen}: these are days of a zone whose clocks change, pass {ZONE_OPTION}"
+        return f"{uneven}: these are days of a zone whose clocks change, pass {ZONE_OPTION}"
     median = float(np.median(steps))
-    proposal = min(SENSIBLE_STEPS, key=lambda text: abs(np.log(pd.Timedelta(text).value / median)))
-    return f"{seen}: pass --freq {proposal} (freq={proposal!r}) to move each to the nearest step"
+    lengths = {text: pd.Timedelta(text) for text in SENSIBLE_STEPS} | {"MS": MONTH, "QS": 3 * MONTH, "YS": 12 * MONTH}
+    proposal = min(lengths, key=lambda text: abs(np.log(lengths[text].value / median)))
+    return f"{uneven}: pass --freq {proposal} (freq={proposal!r}) to move each to the nearest step"
 
 
 def step_text(step: pd.Timedelta) -> str:
-    """A length of time for people: 01:00:00, 1 day, 7 days, 1 day 12:00:00."""
+    """A length of time for people: 01:00:00, 1 day, 7 days, 1 day 12:00:00, 1 month."""
+    months = months_of(step)
+    if months is not None:
+        return months_text(months)
     text = str(step).removeprefix("0 days ").removesuffix(" 00:00:00")
     return text.replace("1 days", "1 day", 1) if text.startswith("1 days") else text
 
@@ -258,9 +300,8 @@ def _note_grid(
     moved = int((shifts != 0).sum())
     if moved:
         largest = pd.Timedelta(int(np.abs(shifts).max()), unit="ns")
-        notes.append(
-            f"{moved} stamps were moved to the nearest step of {step_text(step)}, by at most {step_text(largest)}."
-        )
+        where = "to the nearest step of" if months_of(step) is None else "to the beginning of their step of"
+        notes.append(f"{moved} stamps were moved {where} {step_text(step)}, by at most {step_text(largest)}.")
     used = len(np.unique(cells))
     if used < len(cells):
         notes.append(f"{len(cells) - used} rows share a step with the row before: the mean of their readings is used.")

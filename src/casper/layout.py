@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from casper.errors import InputError, some
 from casper.rows import clocks_may_repeat
-from casper.stamps import TIME_NAMES, parse_stamps
+from casper.stamps import PARTS, TIME_NAMES, parse_stamps
 from casper.textfile import BadText, Place, TextStyle, parse_numbers
 
 log = logging.getLogger("casper")
@@ -72,7 +72,7 @@ class TableFormat:
         if self.kind != "text" or re.match(r"\s*\d{4}-\d\d-\d\d", text):
             return text  # ISO texts are for the frame, which knows the clock of the table
         columns = self._stamp_columns().astype(str)
-        parts = text.rsplit(maxsplit=1) if columns.shape[1] > 1 else [text]
+        parts = text.rsplit(maxsplit=columns.shape[1] - 1) if columns.shape[1] > 1 else [text]
         if len(parts) != columns.shape[1]:
             return text
         # Beside the others, since only a whole column tells whether its days or its months come first.
@@ -129,6 +129,8 @@ def find_roles(
 
     times, ids, values = like(TIME_NAMES), like(ID_NAMES), like(VALUE_NAMES)
     dates, halves = like(("date",)), like(("time", "hour"))
+    spread = [position for part in PARTS for position in like((part,))[:1]]
+    has_parts = not times and [names[position] for position in spread] == list(PARTS[: len(spread)])
     named = {
         role: None if wanted is None else named_column(file, header, wanted)
         for role, wanted in (("time", time), ("id", sensor), ("value", value))
@@ -137,10 +139,12 @@ def find_roles(
         stamps = (named["time"],)
     elif dates and halves:
         stamps = (dates[0], halves[0])
+    elif has_parts and len(spread) > 1:
+        stamps = tuple(spread)
     else:
         by_place = next((position for position in range(len(names)) if position not in ignored), 0)
         stamps = (times[0] if times else by_place,)
-    has_time = bool(times) or time is not None
+    has_time = bool(times) or time is not None or len(stamps) > 1
     id_at = named["id"] if named["id"] is not None else ids[0] if len(ids) == 1 else None
     if not values and id_at is not None and has_time:
         # A reading may be called anything where nothing else is left for it to be.
@@ -150,7 +154,7 @@ def find_roles(
     found = layout == "auto" and len(ids) == len(values) == 1 and has_time
     if not asked and not found:
         return Roles(stamps, ignored=tuple(ignored), maybe_id=id_at if layout == "auto" else None)
-    for role, candidates in (("id", ids), ("value", values), ("time", times)):
+    for role, candidates in (("id", ids), ("value", values), ("time", times or stamps[1:])):
         if named[role] is None and not candidates:
             raise InputError(
                 f"{file}: no {role} column found for the long layout; name it with --{role}-column NAME "

@@ -1,4 +1,5 @@
-"""Time stamps as files write them: ISO texts, calendar dates, epoch numbers, a date and a time column."""
+"""Time stamps as files write them: ISO texts, calendar dates, months, years, epoch numbers, dates over several columns.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +12,30 @@ from casper.errors import InputError
 from casper.textfile import HOLES, ISO, Place, stripped_texts
 
 TIME_NAMES = ("time", "timestamp", "date", "datetime", "date_time", "utc", "stamp")
+PARTS = ("year", "month", "day", "hour", "minute")
+"""What the columns are called over which a date may be spread, from the left."""
 OFFSET = r":\d\d(?:[.,]\d+)?\s*(?:Z|[+-]\d\d(?::?\d\d)?)$"
 CALENDAR = (
     r"^(?P<first>\d{1,4})(?P<mark>[./-])(?P<second>\d{1,2})[./-](?P<third>\d{4}|\d{1,2})"
     r"(?:[ T,]+(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?(?::(?P<seconds>\d\d)(?:\.0+)?)?\s*(?P<half>[AaPp][Mm])?)?$"
 )
+MONTHS = (
+    r"^(?:(?P<year_first>\d{4})[-/](?P<second>\d{1,2})|(?P<first>\d{1,2})[-/.](?P<year_last>\d{4})"
+    r"|(?P<name>[A-Za-z]{3,9})[. -]+(?P<year_named>\d{4})|(?P<year>\d{4}))$"
+)
+MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
 
 def parse_stamps(columns: pd.DataFrame, place: Place, name: str) -> pd.Index:
-    """Time stamps from a column of texts, times or epoch numbers, or from a date and a time column."""
+    """Time stamps from a column of texts, times or epoch numbers, from a date and a time column, or from those that
+    `PARTS` names."""
     column = columns.iloc[:, 0]
     if columns.shape[1] == 1 and pd.api.types.is_datetime64_any_dtype(column.dtype):
         return pd.DatetimeIndex(column)
     texts = stripped_texts(column).reset_index(drop=True)
-    if columns.shape[1] == 2:
+    if columns.shape[1] > 1 and texts.str.fullmatch(r"\d{4}(?:\.0)?").all():
+        texts = _joined(columns)
+    elif columns.shape[1] == 2:
         clock = columns.iloc[:, 1].astype(str).str.strip().reset_index(drop=True)
         clock = clock.str.replace(r"^(\d)(?=$|:)", r"0\1", regex=True).str.replace(r"^(\d\d)$", r"\1:00", regex=True)
         texts = texts.str.replace(" 00:00:00", "", regex=False) + " " + clock
@@ -35,7 +46,9 @@ def parse_stamps(columns: pd.DataFrame, place: Place, name: str) -> pd.Index:
     if epoch is not None:
         return epoch
     is_iso = texts.str.match(ISO).to_numpy(dtype=bool)
-    parsed = _iso(texts) if is_iso.mean() >= 0.5 else _calendar(texts, place)
+    parsed = _iso(texts) if is_iso.mean() >= 0.5 else _months(texts)
+    if parsed is None:
+        parsed = _calendar(texts, place)
     if parsed.isna().any() and is_iso.mean() >= 0.5:
         other = _calendar(texts, place)  # 2024-01-01 5:00 is not quite ISO
         parsed = parsed if other.isna().any() else other
@@ -60,6 +73,31 @@ def _epoch(texts: pd.Series) -> pd.DatetimeIndex | None:
         if ((numbers >= 631_152_000 * scale) & (numbers < 4_102_444_800 * scale)).all():
             return pd.DatetimeIndex(numbers.astype(f"datetime64[{unit}]")).tz_localize("UTC")
     return None
+
+
+def _joined(columns: pd.DataFrame) -> pd.Series:
+    """Year, month and what else there is of a date, as one text: 2024-03-01 5:00."""
+    parts = [stripped_texts(columns.iloc[:, number]).reset_index(drop=True) for number in range(columns.shape[1])]
+    parts = [part.str.replace(r"\.0$", "", regex=True).str.zfill(2) for part in parts]
+    joined = parts[0].str.cat(parts[1:3], sep="-")
+    if len(parts) > 3:
+        joined = joined + " " + parts[3] + ":" + (parts[4] if len(parts) > 4 else "00")
+    return joined
+
+
+def _months(texts: pd.Series) -> pd.DatetimeIndex | None:
+    """The first days of months such as 2024-03, 03/2024 or March 2024, or of years, if most of them are such."""
+    parts = texts.str.extract(MONTHS)
+    alone = parts["year"].notna()
+    if alone.any() and not (alone.all() and texts.is_monotonic_increasing and texts.is_unique):
+        return None  # four digits may be anything
+    by_name = parts["name"].str.lower().str[:3].map({name: number for number, name in enumerate(MONTH_NAMES, start=1)})
+    month = pd.to_numeric(parts["second"].fillna(parts["first"])).fillna(by_name).where(~alone, 1)
+    year = pd.to_numeric(
+        parts["year_first"].fillna(parts["year_last"]).fillna(parts["year_named"]).fillna(parts["year"])
+    )
+    found = pd.DatetimeIndex(pd.to_datetime(pd.DataFrame({"year": year, "month": month, "day": 1}), errors="coerce"))
+    return None if found.isna().mean() > 0.5 else found
 
 
 def _iso(texts: pd.Series) -> pd.Index:

@@ -77,11 +77,13 @@ def _safe(deviation: NDArray[np.float64] | np.float64) -> NDArray[np.float64]:
 def choose_periods(step: pd.Timedelta, steps: int, *, harmonics: int = 1) -> tuple[float, ...]:
     """The cycles, in hours, that the table's step can show and its length can teach: day, week, year.
 
-    harmonics: so many waves of the day, the others being its half, third, ...
+    harmonics: so many waves of the day, or of the year where days cannot be seen: also its half, third, ...
     """
     hours = step / _HOUR
     span = hours * steps
-    waves = (*(_DAY / number for number in range(2, harmonics + 1)), _DAY, _WEEK, _YEAR)
+    days_are_seen = hours <= _DAY / 3
+    parts = [(_DAY if days_are_seen else _YEAR) / number for number in range(2, harmonics + 1)]
+    waves = [*parts, _DAY, _WEEK, _YEAR]
     periods = [period for period in waves if hours <= period / 3 and span >= 1.5 * period]
     return tuple(periods) or (_DAY,)
 

@@ -23,6 +23,8 @@ from casper.contract import Imputer
 from casper.errors import InputError, MissingPackageError
 from casper.files import atomic, refuse_overwriting
 from casper.filling import Filling
+from casper.frame import SensorFrame
+from casper.months import months_of
 from casper.report.coverage import coverage
 from casper.report.page_text import page_text, zone_words
 from casper.report.report_data import ReportData, gather
@@ -118,6 +120,7 @@ def chart_data(data: ReportData) -> dict[str, Any]:
         "clock": {
             "start": data.frame.times[0].tz_localize(None).isoformat(),
             "step": data.frame.step.total_seconds(),
+            "times": _uneven_times(data.frame),
             "steps": len(data.frame.times),
             "zone": zone_words(data),
             "words": duration(data.frame.step),
@@ -132,6 +135,13 @@ def chart_data(data: ReportData) -> dict[str, Any]:
         "values": data.values,
         "gates": data.has_gates,
     }
+
+
+def _uneven_times(frame: SensorFrame) -> list[int] | None:
+    """Milliseconds since 1970 of every step of months, quarters or years; steps of a fixed length can be counted."""
+    if months_of(frame.step) is None:
+        return None
+    return (frame.times.tz_localize(None).as_unit("ms").asi8).tolist()
 
 
 def _bins(data: ReportData, borders: dict[str, Any]) -> dict[str, Any]:

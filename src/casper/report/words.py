@@ -6,8 +6,12 @@ import math
 
 import pandas as pd
 
+from casper.months import months_of, months_text
+
 # The seconds of a unit, and from how many of them on it is used.
 _UNITS = {"days": (86_400.0, 3), "h": (3_600.0, 1), "min": (60.0, 1), "s": (1.0, 0)}
+
+_MONTHS_UP_TO = 24  # more of them are told in years
 
 
 def number(value: float) -> str:
@@ -33,7 +37,13 @@ def percent(share: float, *, decimals: int = 1) -> str:
 
 
 def duration(step: pd.Timedelta, steps: float = 1) -> str:
-    """So many steps in the unit that people would use: 45 min, 3 h, 48 h, 8.42 days."""
+    """So many steps in the unit that people would use: 45 min, 3 h, 48 h, 8.42 days, 1 month, 2.5 years."""
+    months = months_of(step)
+    if months is not None:
+        count = months * steps
+        if count == round(count) and (count < _MONTHS_UP_TO or count % 12 == 0):
+            return months_text(round(count))
+        return f"{count:.3g} months" if count < _MONTHS_UP_TO else f"{count / 12:.3g} years"
     seconds = step.total_seconds() * steps
     unit = next(unit for unit, (size, fewest) in _UNITS.items() if seconds >= fewest * size)
     count = seconds / _UNITS[unit][0]
@@ -48,7 +58,7 @@ def span(step: pd.Timedelta, fewest: int, most: int | None) -> str:
     if most == fewest:
         return first
     last = duration(step, most)
-    same_unit = first.rpartition(" ")[2] == last.rpartition(" ")[2]
+    same_unit = first.rpartition(" ")[2].rstrip("s") == last.rpartition(" ")[2].rstrip("s")
     return f"{first.rpartition(' ')[0] if same_unit else first} to {last}"
 
 

@@ -39,9 +39,20 @@ function sensorName(number) {
 }
 
 // Charts live on one clock that never jumps; it is written as if it were UTC.
+// Months have no fixed length: their times are listed, and what lies between or beyond them is counted on from there.
 function timeOf(step) {
-  const { start, step: seconds } = page.data.clock;
-  return Date.parse(`${start}Z`) + step * seconds * 1000;
+  const { start, step: seconds, times } = page.data.clock;
+  if (!times) return Date.parse(`${start}Z`) + step * seconds * 1000;
+  const whole = Math.min(Math.max(Math.floor(step), 0), times.length - 2);
+  return times[whole] + (step - whole) * (times[whole + 1] - times[whole]);
+}
+
+function stepOf(time) {
+  const { start, step: seconds, times } = page.data.clock;
+  if (!times) return (time - Date.parse(`${start}Z`)) / (seconds * 1000);
+  const later = times.findIndex((one) => one > time);
+  const whole = Math.min(Math.max(later < 0 ? times.length : later, 1), times.length - 1) - 1;
+  return whole + (time - times[whole]) / (times[whole + 1] - times[whole]);
 }
 
 function written(time) {

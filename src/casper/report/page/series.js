@@ -147,12 +147,11 @@ function drawSeries() {
 function listenToZoom(chart) {
   if (series.listening) return;
   series.listening = true;
-  const { start, step } = page.data.clock;
-  const stepOf = (time) => (Date.parse(String(time).replace(" ", "T").slice(0, 23) + "Z") - Date.parse(`${start}Z`)) / (step * 1000);
+  const parsed = (time) => (typeof time === "number" ? time : Date.parse(String(time).replace(" ", "T").slice(0, 23) + "Z"));
   chart.on("plotly_relayout", (change) => {
     if (change["xaxis.range[0]"] === undefined) return;
     const range = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
-    show(range.map((time) => stepOf(typeof time === "number" ? new Date(time).toISOString() : time) - series.parts.first));
+    show(range.map((time) => stepOf(parsed(time)) - series.parts.first));
   });
   // Plotly takes one tap of a finger for two clicks.
   chart.on("plotly_doubleclick", () => { if (hasMouse()) show(wholePeriod()); });
