@@ -642,3 +642,21 @@ def test_all_steps_of_a_zone_keep_the_zone() -> None:
     frame = to_frame(pd.DataFrame({"a": np.arange(40.0), "b": 1.0}, index=times))
     whole = frame.restore(np.zeros(frame.values.shape), all_steps=True)
     assert whole.index.equals(pd.date_range("2024-03-30", periods=60, freq="1h", tz="Europe/Berlin"))
+
+
+# --- limits ---
+
+
+def test_nothing_negative_is_expected_where_nothing_negative_was_read() -> None:
+    assert to_frame(small(a=[1.0, 2.0, np.nan], b=[0.5, 7.0, 9.0])).limits == (0.0, np.inf)
+    assert to_frame(small(a=[1.0, 2.0, np.nan], b=[-0.5, 7.0, 9.0])).limits == (-np.inf, np.inf)
+
+
+def test_what_readings_reach_again_and_again_is_an_end_of_their_scale() -> None:
+    steps = pd.date_range("2024-01-01", periods=100, freq="h")
+    humidity = np.minimum(np.linspace(40.0, 130.0, 100), 100.0)
+    table = pd.DataFrame({"a": humidity, "b": humidity - 1.0}, index=steps)
+    assert to_frame(table).limits == (0.0, 100.0)
+    assert to_frame(table.iloc[:70]).limits == (0.0, np.inf), "reached a few times only"
+    cold = pd.DataFrame({"a": np.maximum(-humidity, -80.0), "b": -humidity / 2}, index=steps)
+    assert to_frame(cold).limits == (-80.0, np.inf)

@@ -145,7 +145,7 @@ class Imputer(ABC):
         ordered = frame.select(order)
         if intervals is not None:
             self._check_intervals(intervals)
-        estimate = self.impute_frame(ordered)
+        estimate = np.clip(self.impute_frame(ordered), *ordered.limits)
         bars = None if intervals is None else self.error_bars(ordered, estimate, intervals)
         flagged = np.zeros_like(ordered.observed) if bars is None else bars.flagged
         place = np.argsort(order)  # of the frame's sensors among the model's

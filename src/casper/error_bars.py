@@ -87,8 +87,7 @@ def draw_error_bars(
     median, variation = _variation(frame, reading.scaler)
     silent = ~frame.observed.any(axis=0)
     never_heard = silent & (calibration.of_sensor == 0)  # not when it was fitted, either
-    # Where nothing negative was ever read, nothing negative is to be expected.
-    least = 0.0 if np.nanmin(np.where(frame.observed, frame.values, np.nan), initial=np.inf) >= 0 else -np.inf
+    least, most = frame.limits
     for part in reading.cells(frame, filled, ~frame.observed):
         at = part.step, part.sensor
         scale = calibration.scale(part.facts, scaled[at], part.sensor)
@@ -101,7 +100,7 @@ def draw_error_bars(
         ends = calibration.bounds(shares, scale, part, scaled[at])
         for share, (down, up) in zip(shares, ends, strict=True):
             lower[share][at] = np.minimum(np.maximum(filled[at] + down * deviation[part.sensor], least), filled[at])
-            upper[share][at] = filled[at] + up * deviation[part.sensor]
+            upper[share][at] = np.maximum(np.minimum(filled[at] + up * deviation[part.sensor], most), filled[at])
     flagged[:, silent] = True  # nobody knows the level of a sensor that never reports
     return ErrorBars(lower, upper, flagged)
 

@@ -21,6 +21,9 @@ from casper.sensors import match_sensors, sensor_list
 
 __all__ = ["SensorFrame", "examine", "from_arrays", "match_sensors", "sensor_list", "to_frame"]
 
+# So many readings, and such a share of all, at the smallest or the largest one make it an end of the scale.
+_FEWEST_AT_END, _SHARE_AT_END = 20, 0.01
+
 
 @dataclass(frozen=True, eq=False)
 class SensorFrame:
@@ -42,6 +45,21 @@ class SensorFrame:
         """The sensors that never report."""
         reports = np.atleast_1d(self.observed.any(axis=0))
         return tuple(sensor for sensor, alive in zip(self.sensors, reports, strict=True) if not alive)
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Beyond which no reading is to be expected.
+
+        Nothing is negative where nothing negative was ever read; and what readings reach again and again without ever
+        passing it is an end of their scale, such as 100 % of humidity.
+        """
+        readings = self.values[self.observed]
+        if not len(readings):
+            return -np.inf, np.inf
+        smallest, largest = float(readings.min()), float(readings.max())
+        often = max(_FEWEST_AT_END, _SHARE_AT_END * len(readings))
+        least = smallest if (readings == smallest).sum() >= often else 0.0 if smallest >= 0 else -np.inf
+        return least, largest if (readings == largest).sum() >= often else np.inf
 
     def hole_count(self, *, all_steps: bool = False) -> int:
         """How many cells there are to fill, in the rows that came in or in all steps of the grid."""

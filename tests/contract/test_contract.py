@@ -83,6 +83,14 @@ def test_integer_columns_stay_integers_and_keep_their_readings(fitted: Imputer, 
     assert any("whole numbers" in note for note in filled.attrs["casper"]["notes"])
 
 
+def test_nothing_is_filled_beyond_the_ends_of_a_scale(fitted: Imputer, six_sensors: Simulation) -> None:
+    middle = six_sensors.table.median()
+    rain = (six_sensors.table - middle).clip(lower=0.0)
+    assert fitted.impute(rain).to_numpy().min() >= 0.0
+    full = (six_sensors.table - middle).clip(upper=0.0) + 100.0
+    assert fitted.impute(full).to_numpy().max() <= 100.0
+
+
 def test_the_callers_table_is_left_alone(make: Make, six_sensors: Simulation) -> None:
     table = six_sensors.table.copy()
     before = table.copy(deep=True)
