@@ -328,7 +328,12 @@ def test_a_grid_absurdly_larger_than_the_table_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("freq", "words"),
-    [("BMS", "no even step"), ("SMS", "no even step"), ("nonsense", "not understood"), ("-5min", "longer than nothing")],
+    [
+        ("BMS", "no even step"),
+        ("SMS", "no even step"),
+        ("nonsense", "not understood"),
+        ("-5min", "longer than nothing"),
+    ],
 )
 def test_only_even_positive_steps_are_accepted(freq: Any, words: str) -> None:
     assert words in problem(small(), freq=freq)

@@ -12,7 +12,7 @@ from casper.baselines.kriging import KrigingImputer
 from casper.baselines.linear import LinearImputer
 from casper.config import TrainingConfig
 from casper.errors import InputError
-from casper.kriging import KrigingConfig, KrigingNetwork
+from casper.kriging import KrigingConfig, KrigingNetwork, conditional_mean
 from casper.learning import Example
 from casper.noise import Noise
 from casper.simulate import Simulation
@@ -225,3 +225,45 @@ def test_a_saved_model_fills_as_before(six_sensors: Simulation, tmp_path: Any) -
     filled = model.impute(six_sensors.table)
     again = KrigingImputer.from_pretrained(model.save_pretrained(tmp_path / "model"))
     pd.testing.assert_frame_equal(again.impute(six_sensors.table), filled)
+
+
+# ---------------------------------------------------------------------- the estimate and its slopes
+
+
+def _a_system(cells: int = 12) -> tuple[Tensor, Tensor, Tensor]:
+    random = torch.Generator().manual_seed(0)
+    parts = torch.randn(cells, cells + 3, generator=random, dtype=torch.float64)
+    return parts, torch.rand(cells, generator=random, dtype=torch.float64) + 0.1, torch.arange(cells)
+
+
+def _plainly(covariance: Tensor, noise: Tensor, y: Tensor, seen: Tensor, holes: Tensor) -> Tensor:
+    system = covariance[seen][:, seen] + noise[seen].diag()
+    return covariance[holes][:, seen] @ torch.linalg.solve(system, y)
+
+
+@pytest.mark.parametrize("overlap", [0, 3], ids=["holes are no readings", "some are"])
+def test_the_slopes_that_are_written_out_are_autograds(overlap: int) -> None:
+    parts, noise, number = _a_system()
+    seen, holes = number[:8], number[8 - overlap :]
+    readings = torch.linspace(-1.0, 2.0, 8, dtype=torch.float64)
+    towards = torch.linspace(1.0, -2.0, len(holes), dtype=torch.float64)
+    slopes = []
+    for mean in (conditional_mean, _plainly):
+        inputs = [one.clone().requires_grad_() for one in (parts, noise, readings)]
+        estimate = mean(inputs[0] @ inputs[0].T, inputs[1], inputs[2], seen, holes)
+        slopes.append((estimate.detach(), *torch.autograd.grad((estimate * towards).sum(), inputs)))
+    for ours, plain in zip(*slopes, strict=True):
+        torch.testing.assert_close(ours, plain)
+
+
+def test_a_system_that_single_precision_cannot_solve_is_solved_all_the_same() -> None:
+    places = torch.linspace(0.0, 1.0, 60)
+    smooth = torch.exp(-((places[:, None] - places) ** 2) / 2)  # hardly any rank
+    noise = torch.full((60,), 1e-7)
+    assert torch.linalg.cholesky_ex(smooth[1:, 1:] + noise[1:].diag())[1] > 0, "the plain way fails"
+    learned = noise.clone().requires_grad_()
+    estimate = conditional_mean(smooth, learned, places[1:].sin(), torch.arange(1, 60), torch.arange(1))
+    assert estimate.item() == pytest.approx(0.0, abs=0.05)
+    estimate.sum().backward()
+    assert learned.grad is not None
+    assert learned.grad.isfinite().all()

@@ -11,7 +11,7 @@ from casper.months import months_of, months_text
 # The seconds of a unit, and from how many of them on it is used.
 _UNITS = {"days": (86_400.0, 3), "h": (3_600.0, 1), "min": (60.0, 1), "s": (1.0, 0)}
 
-_MONTHS_UP_TO = 24  # more of them are told in years
+_MONTHS_UP_TO = 48  # more of them are told in years
 
 
 def number(value: float) -> str:
