@@ -76,7 +76,7 @@ def test_days_are_pooled_into_quarters_of_the_calendar() -> None:
 
 def test_a_wrong_stamp_among_months_is_pointed_at() -> None:
     times = [*pd.date_range("2020-01-01", periods=6, freq="MS"), pd.Timestamp("2120-01-01")]
-    with pytest.raises(ValueError, match="7 rows .* would become 1201 steps of 1 month: look for a wrong stamp"):
+    with pytest.raises(ValueError, match=r"7 rows .* would become 1201 steps of 1 month: look for a wrong stamp"):
         to_frame(table_at(pd.DatetimeIndex(times)))
 
 

@@ -1,4 +1,4 @@
-"""Time stamps as files write them: ISO texts, calendar dates, months, years, epoch numbers, dates over several columns."""
+"""Time stamps as files write them: ISO texts, dates, months, years, epoch numbers, dates over several columns."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _months(texts: pd.Series) -> pd.DatetimeIndex | None:
         parts["year_first"].fillna(parts["year_last"]).fillna(parts["year_named"]).fillna(parts["year"])
     )
     found = pd.DatetimeIndex(pd.to_datetime(pd.DataFrame({"year": year, "month": month, "day": 1}), errors="coerce"))
-    return None if found.isna().sum() > len(found) / 2 else found
+    return None if int(np.isnat(found.to_numpy()).sum()) > len(found) / 2 else found
 
 
 def _iso(texts: pd.Series) -> pd.Index:
