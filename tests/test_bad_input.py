@@ -99,7 +99,7 @@ BAD_TABLES: dict[str, tuple[str | bytes, tuple[str, ...]]] = {
     "all missing.csv": (csv(*hours(",", ",", ",")), ("all values are missing",)),
     "one sensor.csv": (csv(*hours("1", "2", "3"), header="time,a"), ("single sensor ('a')", "two or more")),
     "no time.csv": (csv("x,1,2", "y,3,4", header="name,a,b"), ("no time.csv, line 2", "'x'")),
-    "table.xlsx": ("?", ("table.xlsx", "not known; use one that ends in .csv")),
+    "table.xls": ("?", ("table.xls", "not known; use one that ends in .csv")),
 }
 COMMANDS: dict[str, tuple[str, ...]] = {
     "check": (),
@@ -280,7 +280,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_any_work(
     Path("folder.csv").mkdir()
     impute = ("impute", readings, "--model", model, "-o")
     assert "folder.csv is a folder: give the name of a file in it" in refused(*impute, "folder.csv", "--force")
-    assert "out.xlsx: files of this kind are not known; use one that ends in .csv" in refused(*impute, "out.xlsx")
+    assert "out.xls: files of this kind are not known; use one that ends in .csv" in refused(*impute, "out.xls")
     assert "create it first" in refused(*impute, "nowhere/out.csv")
     assert "create it first" in refused("fit", readings, "-o", "nowhere/out")
     assert "File name too long" in refused(*impute, "x" * 300 + ".csv")

@@ -27,7 +27,7 @@ def test_a_missing_file_proposes_a_similar_name(tmp_path: Path) -> None:
 
 def test_folders_and_unknown_kinds_are_refused(tmp_path: Path) -> None:
     assert "is a folder" in problem(tmp_path)
-    assert "use one that ends in .csv, .tsv, .txt, .parquet, .h5" in problem(put(tmp_path, "x", "a.xlsx"))
+    assert "use one that ends in .csv, .tsv, .txt, .xlsx, .parquet, .h5" in problem(put(tmp_path, "x", "a.xls"))
     assert "not known" in problem(put(tmp_path, "x", "a.parquet.gz"))
 
 
@@ -197,7 +197,7 @@ def test_targets_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no folder"):
         write_table(table, tmp_path / "nowhere" / "out.csv")
     with pytest.raises(InputError, match="not known"):
-        write_table(table, tmp_path / "out.xlsx")
+        write_table(table, tmp_path / "out.xls")
     with pytest.raises(InputError, match="leave out like="):
         write_table(table.iloc[:2], tmp_path / "out.csv", like=form)
 

@@ -1,5 +1,5 @@
-"""Files to and from a pandas table: CSV, Parquet and HDF5, wide or long. What a file looked like is kept for the way
-back, so that a filled CSV shows the same stamps, separators and column names as the one that came in."""
+"""Files to and from a pandas table: CSV, Excel, Parquet and HDF5, wide or long. What a file looked like is kept for the
+way back, so that a filled CSV shows the same stamps, separators and column names as the one that came in."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from casper import excel
 from casper.digits import round_filled
 from casper.errors import InputError, MissingPackageError, ProblemsError, first_line, problems_of, raise_all
+from casper.excel import write_sheet
 from casper.files import atomic, refuse_overwriting
 from casper.frame import sensor_list
 from casper.grid import may_hold_stamps
@@ -43,9 +45,12 @@ TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
 HDF5_SUFFIXES = (".h5", ".hdf5", ".hdf")
 SUFFIXES: dict[str, Kind] = {
     **dict.fromkeys(TEXT_SUFFIXES, "text"),
+    excel.SUFFIX: "excel",
     ".parquet": "parquet",
     **dict.fromkeys(HDF5_SUFFIXES, "hdf5"),
 }
+
+_READ_AS_TEXT: tuple[Kind, ...] = ("text", "excel")
 
 
 def read_table(
@@ -81,9 +86,9 @@ def read_table(
         )
 
     style, whole = TextStyle(), frozenset[str]()
-    if kind == "text":
-        text = TextFile.open(file)
-        style, place, key = text.style, text.place, DEFAULT_KEY
+    if kind in _READ_AS_TEXT:
+        text = TextFile.open(file, sheet=key)
+        kind, style, place, key = "text", text.style, text.place, DEFAULT_KEY
         numbered = [position for position in range(len(text.header)) if text.counts_rows(position)]
         roles = choose(text.header, numbered)
         if roles.maybe_id is not None:
@@ -182,7 +187,7 @@ def write_table(
     refuse_overwriting(file, force=force)
     if kind == "hdf5":
         _require_tables("writing HDF5 files")
-    if kind == "text" and filled is not None:
+    if kind in _READ_AS_TEXT and filled is not None:
         table = round_filled(table, filled)
     out, with_index = (table, True) if like is None else lay_out(table, like, kind)
 
@@ -200,6 +205,8 @@ def write_table(
                     with_index=with_index,
                     gzipped=suffix.endswith(".gz"),
                 )
+            elif kind == "excel":
+                write_sheet(one_clock(out), temporary, with_index=with_index)
             elif kind == "parquet":
                 one_clock(out).to_parquet(temporary)
             else:
@@ -220,7 +227,7 @@ def read_sensors(path: str | os.PathLike[str]) -> pd.DataFrame:
     """Read a list of sensors: ids as text in the index, columns latitude and longitude."""
     file = _existing_file(path)
     kind = _kind(file)
-    if kind == "text":
+    if kind in _READ_AS_TEXT:
         text = TextFile.open(file)
         raw, _ = text.read(range(len(text.header)), [])
         if text.style.decimal == ",":
@@ -274,7 +281,7 @@ def read_matrix(path: str | os.PathLike[str], *, sensors: Sequence[str]) -> NDAr
 def _matrix_cells(file: Path) -> NDArray[Any]:
     """All cells of a matrix file, its ids among them where it has any."""
     kind = _kind(file)
-    if kind == "text":
+    if kind in _READ_AS_TEXT:
         text = TextFile.open(file)
         cells = [text.header, *text.rows()]
         if text.style.decimal == ",":

@@ -19,7 +19,7 @@ from casper.textfile import BadText, Place, TextStyle, parse_numbers
 
 log = logging.getLogger("casper")
 
-Kind = Literal["text", "parquet", "hdf5"]
+Kind = Literal["text", "excel", "parquet", "hdf5"]
 Layout = Literal["auto", "wide", "long"]
 
 ID_NAMES = ("id", "sensor", "sensor_id", "station", "station_id", "site", "site_id", "detector", "detector_id")

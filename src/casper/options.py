@@ -40,7 +40,9 @@ class Layout(StrEnum):
     long = "long"
 
 
-Table = Annotated[Path, typer.Argument(help="CSV, Parquet or HDF5 file: a row per time, a column per sensor; or long.")]
+Table = Annotated[
+    Path, typer.Argument(help="CSV, Excel, Parquet or HDF5: a row per time, a column per sensor; or long.")
+]
 Sensors = Annotated[Path | None, typer.Option("--sensors", help="File with id, latitude, longitude of every sensor.")]
 Distances = Annotated[Path | None, typer.Option(help="Matrix of distances between sensors instead (rows: from).")]
 Adjacency = Annotated[Path | None, typer.Option(help="Matrix of weights between sensors instead (rows: from).")]
@@ -56,7 +58,7 @@ ValueColumn = Annotated[str | None, typer.Option(help="Long tables: name of the 
 IgnoreColumn = Annotated[
     list[str] | None, typer.Option(help="A column that holds no readings, such as notes. Repeatable.")
 ]
-Key = Annotated[str | None, typer.Option(help="HDF5: which table of the file.")]
+Key = Annotated[str | None, typer.Option(help="HDF5: which table of the file. Excel: which sheet.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
 Preset = Annotated[PresetName, typer.Option(help="fast: minutes on a laptop; paper: the paper's; best: ours.")]
 Seed = Annotated[int, typer.Option(help="Same seed, same machine: same result.")]

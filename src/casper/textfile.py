@@ -20,19 +20,21 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from casper import excel
 from casper.errors import MOST_TEXTS, InputError, first_line, some
+from casper.excel import WHOLE_LIMIT, sheet_as_text
 
 Place = Callable[[int], str]  # row of the table -> where a person finds it in the file
 
-HOLES = ("", "na", "nan", "null", "none", "-", "--", "---", "n/a", "#n/a", "#n/v", "k.a.", "missing")
+_FAILED_FORMULAS = ("#div/0!", "#value!", "#ref!", "#name?", "#num!", "#null!")  # as Excel writes them
+HOLES = ("", "na", "nan", "null", "none", "-", "--", "---", "n/a", "#n/a", "#n/v", "k.a.", "missing", *_FAILED_FORMULAS)
 HOLE_TEXTS = sorted({form for hole in HOLES for form in (hole, hole.upper(), hole.title())} | {"NaN", "k.A."})
 NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:inf|infinity)"
 ISO = r"\d{4}-?\d\d-?\d\d(?:$|[T ])"
-WHOLE_LIMIT = 2**53  # integers up to here are floats without loss
 DATE = r"\s*(?:\d{4}-?\d\d-?\d\d|\d{1,4}[./-]\d{1,2}[./-]\d{1,4})(?:$|[T ,])"
 MOST_PROBLEMS = 10  # that are told at once
 SAMPLE = 50  # lines that tell how a file is written
-ROW_NUMBER_NAMES = ("", "unnamed:_0", "index")  # what pandas calls the row numbers that it writes beside a table
+ROW_NUMBER_NAMES = ("", "unnamed:_0", "index", "no", "nr", "row")  # what pandas and people call the numbers of rows
 
 
 @dataclass(frozen=True)
@@ -92,15 +94,9 @@ class TextFile:
     comments: bool
 
     @classmethod
-    def open(cls, file: Path) -> TextFile:
-        try:
-            content = file.read_bytes()
-            if file.name.lower().endswith(".gz"):
-                content = gzip.decompress(content)
-        except PermissionError as error:
-            raise InputError(f"{file} may not be read: permission denied") from error
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(f"{file} cannot be read: {error}") from error
+    def open(cls, file: Path, *, sheet: str | None = None) -> TextFile:
+        """sheet: of an Excel workbook, which is read as the text file that it would be saved as."""
+        content = sheet_as_text(file, sheet) if file.name.lower().endswith(excel.SUFFIX) else _content(file)
         if content.startswith((b"\xff\xfe", b"\xfe\xff")):
             content = content.decode("utf-16", errors="replace").encode()
         if b"\0" in content:
@@ -112,7 +108,7 @@ class TextFile:
         if not sample:
             raise InputError(f"{file.name} is empty: it has nothing but blank lines")
         lines = [line for _, line in sample]
-        separator = _separator(lines)
+        separator = "," if file.name.lower().endswith(excel.SUFFIX) else _separator(lines)
         first = _header_at(lines, separator, file.name)
         header = _cells([lines[first]], separator, file.name)[0]
         newline = "\r\n" if b"\r\n" in content[:65536] else "\n"
@@ -203,6 +199,16 @@ class TextFile:
     def _body(self) -> Iterator[tuple[int, str]]:
         lines = _numbered_lines(self.content, self.style.encoding, comments=self.comments)
         return ((number, line) for number, line in lines if number > self.header_line)
+
+
+def _content(file: Path) -> bytes:
+    try:
+        content = file.read_bytes()
+        return gzip.decompress(content) if file.name.lower().endswith(".gz") else content
+    except PermissionError as error:
+        raise InputError(f"{file} may not be read: permission denied") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{file} cannot be read: {error}") from error
 
 
 def is_row_number_name(name: object) -> bool:
