@@ -52,7 +52,7 @@ def write_sheet(table: pd.DataFrame, file: Path, *, with_index: bool) -> None:
         out.index = pd.Index(out.index.astype(str), name=out.index.name)
     for position, dtype in enumerate(out.dtypes):
         if isinstance(dtype, pd.DatetimeTZDtype):
-            out.isetitem(position, out.iloc[:, position].astype(str))
+            out.isetitem(position, out.iloc[:, position].astype(str).array)
     with pd.ExcelWriter(file, engine="openpyxl", datetime_format="yyyy-mm-dd hh:mm:ss") as writer:
         out.to_excel(writer, index=with_index, index_label=str(table.index.name or "time") if with_index else None)
 
