@@ -87,12 +87,12 @@ class KrigingConfig(NetworkConfig):
 
 
 KRIGING_TRAINING = TrainingConfig(
-    epochs=40,
-    batches_per_epoch=25,
+    epochs=10,
+    batches_per_epoch=100,
     batch_size=8,
     learning_rate=0.03,
     warmup_steps=10,
-    patience=40,
+    patience=10,
     clip=1.0,
     copied_gaps=0.4,
     block_gaps=0.3,
