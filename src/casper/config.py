@@ -142,7 +142,7 @@ class ModelConfig(NetworkConfig):
     """Every sensor has a daily and weekly course of its own, mixed from so many learned ones (not in the paper)."""
     kriging: bool = False
     """Beside the network the best linear estimate of a Gaussian field (see `casper.kriging`), mixed in as far as the
-    held-back readings say, in networks of up to 300 sensors (not in the paper)."""
+    held-back readings say, in networks of up to 2,000 sensors (not in the paper)."""
     kriging_share: float | None = None
     """How much of a filled value is kriging's; None: the held-back readings choose, by the distance to a reading."""
     window_level: bool = False

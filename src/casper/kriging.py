@@ -47,6 +47,7 @@ _NOISE = 0.02  # share of a sensor's variance, to begin with
 _FIRST_RANK = 0.15  # size of the learned relations, to begin with, beside the correlations
 _SMALLEST = 1e-4  # added to every variance, so that systems can be solved in single precision
 _FIRST_HELP = 1e-6  # added on top where they cannot
+_MOST_KEPT = 2**26  # numbers in all covariances that are kept for the next windows
 # Readings that are more skewed than this are transformed.
 _SKEWED = 1.0
 # A root is steep at its edge: the lowest reading lies a little above it.
@@ -139,6 +140,9 @@ class KrigingNetwork(WindowNetwork):
         self.register_buffer("skew", torch.zeros(()))
         self.register_buffer("edge", torch.zeros(()))
         self._patches: list[Patch] | None = None
+        # Covariances of patches, and of which state of the network they are.
+        self._kept: dict[int, Tensor] = {}
+        self._kept_of: tuple[object, ...] = ()
         self.register_load_state_dict_pre_hook(_without_delays)
 
     @torch.no_grad()
@@ -176,6 +180,7 @@ class KrigingNetwork(WindowNetwork):
         training: TrainingConfig,  # noqa: ARG002
         temperature: Tensor,  # noqa: ARG002
     ) -> Outcome:
+        self._kept.clear()  # the step that follows changes the weights, and fused optimisers do not let them know
         everybody = torch.arange(example.values.shape[1], device=example.values.device)
         sensors = everybody if example.sensors is None else example.sensors
         whole = [Patch(everybody, len(everybody))]
@@ -186,23 +191,43 @@ class KrigingNetwork(WindowNetwork):
         if self._patches is None or self._patches[0].sensors.device != values.device:
             self._patches = self._make_patches()
         sensors = torch.arange(values.shape[1], device=values.device)
-        return self._estimate(values, visible, clock, sensors, self._patches, ~visible)
+        kept = None if torch.is_grad_enabled() else self._covariances_at_hand(values.shape[2])
+        return self._estimate(values, visible, clock, sensors, self._patches, ~visible, kept)
+
+    def _covariances_at_hand(self, steps: int) -> dict[int, Tensor]:
+        """By the number of a patch, as long as nothing is learned that would change them."""
+        state = (steps, *((part.data_ptr(), part._version) for part in self.state_dict(keep_vars=True).values()))
+        if state != self._kept_of:
+            self._kept, self._kept_of = {}, state
+        return self._kept
 
     def _estimate(
-        self, values: Tensor, seen: Tensor, clock: Tensor, sensors: Tensor, patches: list[Patch], wanted: Tensor
+        self,
+        values: Tensor,
+        seen: Tensor,
+        clock: Tensor,
+        sensors: Tensor,
+        patches: list[Patch],
+        wanted: Tensor,
+        kept: dict[int, Tensor] | None = None,
     ) -> Tensor:
-        """(B, N, T); readings where no estimate is wanted. sensors: (N,), their numbers; patches: places among them."""
+        """(B, N, T); readings where no estimate is wanted. sensors: (N,), their numbers; patches: places among them.
+        kept: covariances of patches that are at hand, to which others are added while there is room."""
         features = torch.cat((torch.ones_like(clock[..., :1]), clock), dim=-1)  # (B, T, F)
         course = torch.einsum("btf,fn->bnt", features, self.course[:, sensors])
         deviation = self.deviation[sensors][:, None]
         rest = (self._straightened(values) - course) / deviation
         made = rest.clone()
-        for patch in patches:
+        for number, patch in enumerate(patches):
             everybody, targets = patch.sensors, patch.sensors[: patch.targets]
             needed = wanted[:, targets].flatten(1).any(1).nonzero().flatten().tolist()
             if not needed:
                 continue
-            covariance = self._covariance(sensors[everybody], values.shape[2])
+            covariance = None if kept is None else kept.get(number)
+            if covariance is None:
+                covariance = self._covariance(sensors[everybody], values.shape[2])
+                if kept is not None and (len(kept) + 1) * covariance.numel() <= _MOST_KEPT:
+                    kept[number] = covariance
             noise = self.log_noise[sensors[everybody]].exp().repeat_interleave(values.shape[2]) + _SMALLEST
             for window in needed:
                 can_read = seen[window, everybody].flatten().nonzero().flatten()

@@ -35,7 +35,7 @@ _SHARP_AFTER = 0.7
 # Into so many parts the questions to the prompts are cut on a GPU, each of whose processors works on one at a time.
 _PARTS_ON_GPU = 264
 # In networks this large kriging is cut short, or left out: it must not take longer than the network does.
-_MANY_SENSORS, MOST_SENSORS_TO_KRIGE = 100, 300
+_MANY_SENSORS, MOST_SENSORS_TO_KRIGE = 100, 2000
 KRIGING_DISTANCES = (1, 3, 8)
 """Upper ends, in steps to the sensor's nearest reading, of the classes with a share of kriging each; the last has none.
 """

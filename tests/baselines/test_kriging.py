@@ -267,3 +267,27 @@ def test_a_system_that_single_precision_cannot_solve_is_solved_all_the_same() ->
     estimate.sum().backward()
     assert learned.grad is not None
     assert learned.grad.isfinite().all()
+
+
+def test_covariances_that_are_kept_are_those_of_the_weights_at_hand() -> None:
+    net = network(sensors=40, patch=8, together=4)
+    seen = windows(sensors=40)
+
+    def answer() -> Tensor:
+        with torch.no_grad():
+            return net.impute(*seen)
+
+    first, before = answer(), {name: weight.clone() for name, weight in net.state_dict().items()}
+    assert answer().equal(first)
+    assert len(net._kept) == 10, "one for each patch"
+    fused = torch.optim.Adam(net.parameters(), lr=0.5, fused=True)  # as in training; it leaves no trace in the weights
+    values, visible, clock = seen
+    hidden = visible & (torch.rand(visible.shape, generator=torch.Generator().manual_seed(0)) < 0.4)
+    example = Example(values, visible, hidden, clock, hidden.sum())
+    net.loss(example, Noise.silent(), training=TrainingConfig(), temperature=torch.ones(())).loss.backward()
+    fused.step()
+    assert not answer().equal(first)
+    net.load_state_dict(before)
+    assert answer().equal(first)
+    with torch.enable_grad():
+        assert net.impute(*seen).requires_grad, "nothing is kept that slopes go through"
