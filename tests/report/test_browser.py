@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from report_cases import banded
 
 from casper.imputer import Casper
 from casper.report.html import write_report
@@ -406,10 +408,26 @@ def test_among_many_sensors_the_map_goes_to_the_chosen_one_and_back(
 def test_a_table_without_holes_and_a_model_without_arrows_are_drawn(
     opened: Open, six_sensors: Simulation, tmp_path: Path
 ) -> None:
-    from report_cases import banded
-
     table = six_sensors.complete
     with opened(write_report(tmp_path / "full.html", banded(table), table)) as shown:
         assert shown.count(".empty") == 2
         assert shown.page.locator("#gap-after").is_disabled()
         shown.page.click("#zoom-in")
+
+
+def test_months_stand_where_the_calendar_has_them(opened: Open, tmp_path: Path) -> None:
+    times = pd.date_range("2000-01-01", periods=120, freq="MS")
+    values = np.random.default_rng(0).random((120, 3)) + np.sin(np.arange(120) * np.pi / 6)[:, None] + 5.0
+    values[30:40, 1] = np.nan
+    table = pd.DataFrame(values, index=times, columns=list("abc"))
+    path = write_report(tmp_path / "months.html", banded(table), table, name="months.csv")
+    with opened(path) as shown:
+        x = shown.page.evaluate("document.getElementById('series-chart').data.at(-1).x")
+        assert set(pd.to_datetime(x, unit="ms")) <= set(times), "on the first of the month"
+        chart = shown.page.locator("#series-chart")
+        shown.page.evaluate(
+            "Plotly.relayout('series-chart', {'xaxis.range[0]': '2002-02-20', 'xaxis.range[1]': '2003-06-10'})"
+        )
+        shown.page.wait_for_timeout(200)
+        assert "2002-03-01 00:00 to 2003-06-01 00:00" in (chart.get_attribute("aria-label") or "")
+        assert "steps of 1 month" in shown.text("body")
