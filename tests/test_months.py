@@ -60,6 +60,7 @@ def test_uneven_stamps_are_put_into_their_months_when_asked_to() -> None:
     with pytest.raises(ValueError, match="pass --freq MS"):
         to_frame(table_at(times))
     frame = to_frame(table_at(times), freq="MS")
+    assert to_frame(table_at(times), freq="M").times.equals(frame.times), "as pandas called it once"
     assert frame.times.tolist() == pd.date_range("2020-01-01", periods=5, freq="MS").tolist()
     np.testing.assert_array_equal(frame.values[:, 0], [0.5, 1.5, 3.0, np.nan, 4.5])
     assert frame.position("2020-03-29") == frame.position("2020-03") == 2

@@ -21,6 +21,7 @@ ZONE_OPTION = "--timezone Europe/Berlin (timezone='Europe/Berlin'), with your zo
 LARGEST_GRID = 20  # a grid with more steps per row of the table than this is a mistake, not a table with holes
 SENSIBLE_STEPS = ("10s", "30s", "1min", "5min", "10min", "15min", "30min", "1h", "3h", "6h", "12h", "1D", "7D")
 _STEPS_THAT_WORK = "steps such as '5min', '1h', '1D', 'MS' (months), 'QS' (quarters) and 'YS' (years)"
+_FORMER_NAMES = {"M": "MS", "Q": "QS", "Y": "YS", "A": "YS"}  # that pandas knows no longer
 ISO_DATE = re.compile(r"\s*\d{4}(?:-?\d\d-?\d\d|-\d\d\s*$)")
 
 
@@ -139,7 +140,7 @@ def wanted_step(freq: str | timedelta, problems: list[str]) -> pd.Timedelta | No
         if isinstance(freq, str):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", FutureWarning)  # pandas 2 is chatty about spellings it still accepts
-                offset = pd.tseries.frequencies.to_offset(freq)
+                offset = pd.tseries.frequencies.to_offset(_FORMER_NAMES.get(freq, freq))
             months = offset_months(offset)
             if months is not None:
                 step = months * MONTH
