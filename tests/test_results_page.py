@@ -244,6 +244,11 @@ def test_other_methods_stand_below_ours_with_size_and_time_beside_the_published_
     assert cells[2].startswith("12.08")
     assert cells[3:6] == ["out-of-sample", "2", "123,456"]
     assert cells[7] == "1 ms"
+    elsewhere = {"device": "a CPU", "training_seconds": 1e5, "imputing_seconds": 0.1, "windows": 2788}
+    put_run(tmp_path, "baselines", "grin", 2, mae=12.2, number=10, method="grin", **elsewhere)
+    again = row(section(page_text(read_results(tmp_path)), "Other methods in the same harness"), "grin")
+    assert again[4] == "3"
+    assert again[6:] == cells[6:], "times are of one device, the one that is named"
     ours = row(text, "saits (epochs=40)")  # compiling changes no figure
     assert ours[2] == "", "nobody published it on these cells"
     assert ours[6].startswith("6,400 steps, ")

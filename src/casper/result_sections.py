@@ -56,7 +56,8 @@ def _changed(group: Group) -> str:
 
 def _baseline_row(group: Group, label: str, published: PublishedFigure | None) -> Sequence[str]:
     first, runs = group.first, group.runs
-    per_window = [run.seconds_per_window for run in runs if run.seconds_per_window is not None]
+    timed = [run for run in runs if run.device == first.device]  # what another device took is another figure
+    per_window = [run.seconds_per_window for run in timed if run.seconds_per_window is not None]
     return (
         label,
         f"{said(group.spread('mae'))} / {said(group.spread('mse'))}",
@@ -64,7 +65,7 @@ def _baseline_row(group: Group, label: str, published: PublishedFigure | None) -
         first.protocol or "",
         str(len(runs)),
         f"{first.parameters:,}" if first.parameters else "",
-        f"{steps_of(group.steps)} steps, {duration(sum(run.training_seconds for run in runs) / len(runs))}"
+        f"{steps_of(group.steps)} steps, {duration(sum(run.training_seconds for run in timed) / len(timed))}"
         if first.steps
         else "",
         f"{1e3 * min(per_window):.3g} ms" if per_window else "",
