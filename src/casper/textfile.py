@@ -34,7 +34,7 @@ ISO = r"\d{4}-?\d\d-?\d\d(?:$|[T ])"
 DATE = r"\s*(?:\d{4}-?\d\d-?\d\d|\d{1,4}[./-]\d{1,2}[./-]\d{1,4})(?:$|[T ,])"
 MOST_PROBLEMS = 10  # that are told at once
 SAMPLE = 50  # lines that tell how a file is written
-ROW_NUMBER_NAMES = ("", "unnamed:_0", "index", "no", "nr", "row")  # what pandas and people call the numbers of rows
+ROW_NUMBER_NAMES = ("", "unnamed:_0", "index", "no", "nr")  # what pandas and people call the numbers of rows
 
 
 @dataclass(frozen=True)
