@@ -130,3 +130,10 @@ def test_a_month_that_the_calendar_does_not_have_is_refused(tmp_path: Path) -> N
 
 def test_four_digits_that_go_up_and_down_are_no_years(tmp_path: Path) -> None:
     assert "no time column found" in problem(put(tmp_path, "level,a,b\n2023,1,2\n2021,3,4\n2023,1,1\n"))
+
+
+def test_a_column_that_counts_the_rows_is_no_sensor_beside_a_spread_date(tmp_path: Path) -> None:
+    rows = "".join(f"{number},2024,{number},{number + 0.5},7\n" for number in (1, 2, 3))
+    table, _ = read_table(put(tmp_path, "No,year,month,a,b\n" + rows))
+    assert list(table.columns) == ["a", "b"]
+    assert table.index[2] == pd.Timestamp("2024-03-01")
