@@ -103,8 +103,8 @@ def test_the_networks_training_leaves_kriging_as_it_was_fitted(
     assert all(torch.equal(value, again[name]) for name, value in kriging.items())
 
 
-def test_in_a_very_large_network_it_is_left_out(
-    six_sensors: Simulation, tiny_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+def test_in_a_very_large_network_it_is_left_out_and_the_model_is_read_as_it_was(
+    six_sensors: Simulation, tiny_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(casper.model, "MOST_SENSORS_TO_KRIGE", 5)
     model = Casper(device="cpu", **{**tiny_settings, "kriging": True})
@@ -112,7 +112,12 @@ def test_in_a_very_large_network_it_is_left_out(
     assert model.network is not None
     assert model.network.kriging is None
     assert model.validation_mae == model.result.best_mae  # type: ignore[union-attr]
-    assert not model.impute(six_sensors.table).isna().to_numpy().any()
+    filled = model.impute(six_sensors.table)
+    assert not filled.isna().to_numpy().any()
+    model.save_pretrained(tmp_path / "model")
+    monkeypatch.undo()  # what is very large has changed before
+    again = Casper.from_pretrained(tmp_path / "model", device="cpu")
+    pd.testing.assert_frame_equal(again.impute(six_sensors.table), filled)
 
 
 def test_a_saved_model_keeps_its_shares(with_kriging: Casper, six_sensors: Simulation, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -143,6 +143,7 @@ class CasperNetwork(WindowNetwork):
                 beside = beside.replace(patch=16, together=4)
             self.kriging = KrigingNetwork(beside, sensors=sensors, clock=clock)
             self.register_buffer("kriging_share", torch.zeros(len(KRIGING_DISTANCES) + 1))
+            self.register_load_state_dict_pre_hook(_without_kriging)
         if config.guess:  # it is the first estimate
             last = self.decoder.out[-1] if isinstance(self.decoder, PromptDecoder) else self.decoder[-1]
             assert isinstance(last, nn.Linear)
@@ -285,6 +286,14 @@ class CasperNetwork(WindowNetwork):
     def _neighbourhood(self) -> Neighbourhood:
         lists = EdgeLists(*(self.get_buffer(f"edges_{name}") for name in EdgeLists._fields))
         return Neighbourhood(self.neighbour_index, self.neighbour_present, self._full, lists)
+
+
+def _without_kriging(network: nn.Module, weights: dict[str, Any], prefix: str, *_: object) -> None:
+    """Models of large networks that were written when these had no kriging beside them."""
+    assert isinstance(network, CasperNetwork)
+    if not any(name.startswith(f"{prefix}kriging.") for name in weights):
+        network.kriging = None
+        del network.kriging_share
 
 
 def distance_class(visible: Tensor) -> Tensor:
