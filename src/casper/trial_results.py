@@ -80,8 +80,8 @@ def _dream3(trials: Sequence[TrialResult]) -> str:
     if any(one.row == "PCMCI, one lag" for one in trials):
         parts.append(
             "One exception: `PCMCI` has the five lags of CUTS's table, and its row is the like-for-like one. `PCMCI, "
-            "one lag` was added after one, two and five lags had been scored against the true network of ecoli1, where one "
-            "was best; it is the same for all five networks, but its choice was not blind."
+            "one lag` was added after one, two and five lags had been scored against the true network of ecoli1, where "
+            "one was best; it is the same for all five networks, but its choice was not blind."
         )
     for convention, words in _CONVENTIONS.items():
         head = ["method", *networks, "mean", "mean AUPRC"]
