@@ -79,7 +79,7 @@ class NetworkConfig(Configuration):
     """One mean and deviation for the whole table, or one for each sensor."""
     harmonics: int = 1
     """Waves of the clock: 1 tells only the time within the day, week and year; more add halves, thirds, ... of the day,
-    for whatever rises and falls more than once in it."""
+    or of the year where days cannot be seen, for whatever rises and falls more than once in it."""
 
     def __post_init__(self) -> None:
         require(self.window >= 2, f"window must be at least 2 steps, not {self.window}")

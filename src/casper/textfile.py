@@ -20,8 +20,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from casper import excel
 from casper.errors import MOST_TEXTS, InputError, first_line, some
+from casper.excel import SUFFIX as EXCEL
 from casper.excel import WHOLE_LIMIT, sheet_as_text
 
 Place = Callable[[int], str]  # row of the table -> where a person finds it in the file
@@ -96,7 +96,8 @@ class TextFile:
     @classmethod
     def open(cls, file: Path, *, sheet: str | None = None) -> TextFile:
         """sheet: of an Excel workbook, which is read as the text file that it would be saved as."""
-        content = sheet_as_text(file, sheet) if file.name.lower().endswith(excel.SUFFIX) else _content(file)
+        is_excel = file.name.lower().endswith(EXCEL)
+        content = sheet_as_text(file, sheet) if is_excel else _content(file)
         if content.startswith((b"\xff\xfe", b"\xfe\xff")):
             content = content.decode("utf-16", errors="replace").encode()
         if b"\0" in content:
@@ -108,7 +109,7 @@ class TextFile:
         if not sample:
             raise InputError(f"{file.name} is empty: it has nothing but blank lines")
         lines = [line for _, line in sample]
-        separator = "," if file.name.lower().endswith(excel.SUFFIX) else _separator(lines)
+        separator = "," if is_excel else _separator(lines)
         first = _header_at(lines, separator, file.name)
         header = _cells([lines[first]], separator, file.name)[0]
         newline = "\r\n" if b"\r\n" in content[:65536] else "\n"
