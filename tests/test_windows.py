@@ -177,14 +177,6 @@ def test_windows_are_cut_sensor_by_sensor() -> None:
     assert torch.equal(cut(series().values, torch.tensor([0, 2]), 4), window.values)
 
 
-def test_a_share_of_a_batch() -> None:
-    window = series().window(torch.tensor([0, 2, 4]), 3)
-    half = window.share(slice(1, 3))
-    assert torch.equal(half.values, window.values[1:])
-    assert torch.equal(half.visible, window.visible[1:])
-    assert torch.equal(half.clock, window.clock[1:])
-
-
 @pytest.mark.parametrize(("steps", "window", "stride"), [(10, 4, 3), (10, 4, 4), (10, 10, 5), (7, 3, 1), (9, 4, 100)])
 def test_spread_starts_end_flush_with_the_table(steps: int, window: int, stride: int) -> None:
     starts = spread_starts(steps, window, stride)

@@ -7,22 +7,30 @@ distance to the sensor's nearest reading has a share of its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from casper.config import TrainingConfig
+from casper.correction import surroundings
 from casper.kriging import KRIGING_TRAINING, KrigingNetwork
 from casper.metrics import window_counts
 from casper.model import KRIGING_DISTANCES, CasperNetwork, distance_class
-from casper.progress import Tell
-from casper.train import TrainingData, train
+from casper.patches import sensor_patches
+from casper.progress import Tell, progress_over
+from casper.train import TrainingData, train, watched_starts
+from casper.training_masks import TrainingMasks
+from casper.training_step import draw_example, seed_for_step
 from casper.windows import cut
 
 # Cells of a class that a share is believed from, and by how much it must lower their error.
 _FEWEST_CELLS = 200
 _WORTH_IT = 0.002
 _SHARES = torch.linspace(0.0, 1.0, 21)
+# The correction learns from so many batches of windows of so many sensors, and from so many cells of each window.
+_LESSONS, _SENSORS_TO_CORRECT, _CELLS_OF_A_WINDOW = 600, 24, 60
 _DISTANCES_IN_WORDS = ("1 step", "2 or 3 steps", "4 to 8 steps", "more steps")
 
 
@@ -50,7 +58,56 @@ def fit_kriging(
         progress="kriging" if progress is True else progress,
     )
     network.kriging.load_state_dict(result.weights)
+    fit_correction(network.kriging, data, KRIGING_TRAINING, before=result.best_mae, seed=seed, progress=progress)
     network.kriging.requires_grad_(False)
+
+
+def fit_correction(
+    network: KrigingNetwork,
+    data: TrainingData,
+    training: TrainingConfig,
+    *,
+    before: float,
+    seed: int,
+    progress: bool | str | Tell,
+) -> float:
+    """After kriging itself, in place, on the CPU; dropped unless the held-back readings are filled better with it.
+
+    training: kriging's own, whose gaps it learns from, too. before: the validation error without a correction. Gives
+    back the error that is left.
+    """
+    if not network.config.correction:
+        return before
+    around, missed = _seen_and_missed(network, data, training, seed=seed, progress=progress)
+    if len(missed) < _FEWEST_CELLS:
+        return before
+    network.correction.learn(around, missed, seed=seed, progress=progress)
+    watched = watched_starts(data, training, network.config.window)
+    errors, _ = _errors(data, watched, network.config.window, network.impute)
+    after = float(errors[0].abs().mean()) if len(errors[0]) else before
+    if after >= before:
+        network.correction.forget()
+    return min(before, after)
+
+
+def _seen_and_missed(
+    network: KrigingNetwork, data: TrainingData, training: TrainingConfig, *, seed: int, progress: bool | str | Tell
+) -> tuple[Tensor, Tensor]:
+    """Surroundings of hidden cells, (C, features), and by how much kriging misses them, (C,)."""
+    masks = TrainingMasks(training, gaps=data.gaps, gap_starts=data.gap_starts)
+    patches = sensor_patches(data.neighbour_index, data.neighbour_present, _SENSORS_TO_CORRECT, seed=seed)
+    generator = torch.Generator()
+    around, missed = list[Tensor](), list[Tensor]()
+    # A training that is asked to be short has a short lesson here.
+    for step in progress_over(range(min(_LESSONS, training.steps)), "what kriging misses", progress):
+        seed_for_step(generator, seed, training.steps + step)
+        example = draw_example(data, masks, patches, training.batch_size, network.config.window, generator)
+        field, by = network.missed(example)
+        cells = example.hidden.nonzero()
+        cells = cells[torch.randperm(len(cells), generator=generator)[: _CELLS_OF_A_WINDOW * training.batch_size]]
+        around.append(surroundings(field, cells))
+        missed.append(by[tuple(cells.T)])
+    return torch.cat(around), torch.cat(missed)
 
 
 @torch.no_grad()
@@ -60,24 +117,31 @@ def mix_in_kriging(network: CasperNetwork, data: TrainingData, starts: Tensor) -
     assert network.kriging is not None, "only a network with kriging beside it"
     network.kriging_share.zero_()
     length = network.config.window
-    parts: list[tuple[Tensor, ...]] = []
+    (ours, other), classes = _errors(data, starts, length, network.impute, network.kriging.impute)
+    if not len(ours):
+        return None
+    fixed = network.config.kriging_share
+    network.kriging_share.copy_(_best_shares(ours, other, classes) if fixed is None else torch.tensor(fixed))
+    return float(torch.lerp(ours, other, network.kriging_share[classes]).abs().mean())
+
+
+@torch.no_grad()
+def _errors(
+    data: TrainingData, starts: Tensor, length: int, *imputing: Callable[[Tensor, Tensor, Tensor], Tensor]
+) -> tuple[list[Tensor], Tensor]:
+    """On the scored cells of these windows, in original units: the errors of each way of filling them, and the class of
+    the cells' distance to a reading."""
+    errors, classes = [[torch.zeros(0)] for _ in imputing], [torch.zeros(0, dtype=torch.long)]
     for start in starts.split(1):  # one window after the other: they are few, and kriging takes them one by one
         window = data.series.window(start, length)
         scored = cut(data.scored, start, length)
         if not scored.any():
             continue
-        seen = window.values, window.visible, window.clock
-        unit = data.deviation[:, None].expand(scored.shape)
-        truth = cut(data.truth, start, length)
-        both = network.impute(*seen), network.kriging.impute(*seen)
-        apart = [((estimate - truth) * unit)[scored] for estimate in both]
-        parts.append((*apart, distance_class(window.visible)[scored]))
-    if not parts:
-        return None
-    ours, other, classes = (torch.cat(part) for part in zip(*parts, strict=True))
-    fixed = network.config.kriging_share
-    network.kriging_share.copy_(_best_shares(ours, other, classes) if fixed is None else torch.tensor(fixed))
-    return float(torch.lerp(ours, other, network.kriging_share[classes]).abs().mean())
+        unit, truth = data.deviation[:, None].expand(scored.shape), cut(data.truth, start, length)
+        classes.append(distance_class(window.visible)[scored])
+        for impute, of_it in zip(imputing, errors, strict=True):
+            of_it.append(((impute(window.values, window.visible, window.clock) - truth) * unit)[scored])
+    return [torch.cat(of_it) for of_it in errors], torch.cat(classes)
 
 
 def _best_shares(ours: Tensor, other: Tensor, classes: Tensor) -> Tensor:

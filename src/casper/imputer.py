@@ -76,7 +76,7 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
         )
         install_prompts(network, bank)
 
-    def finish_network(self, network: CasperNetwork, data: TrainingData) -> float | None:
+    def finish_network(self, network: CasperNetwork, data: TrainingData, before: float) -> float | None:  # noqa: ARG002
         if network.kriging is None:
             return None
         return mix_in_kriging(network, data, watched_starts(data, self.training, self.config.window))

@@ -17,7 +17,7 @@ visible cells and restoring them. The linear model of coregionalisation and its 
 (Journel and Huijbregts, 1978; Cressie, 1993); delays in it are those of Wackernagel (2003).
 
 There are few numbers to learn, so that a minute on a laptop is enough. It is at its best on smooth fields such as
-temperature; where relations are not linear, as in traffic, networks are better.
+temperature; where relations are not linear, as in traffic, a small network corrects it (`casper.correction`).
 
 In a large network a sensor is estimated from the `patch` sensors that tell most about it, some sensors at a time.
 Systems of equations of a few hundred unknowns, one after the other, gain nothing from a GPU: it learns on the CPU.
@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from casper.config import NetworkConfig, Scaling, TrainingConfig, require
+from casper.correction import Correction, Field, nearest_sensors
 from casper.delays import aligned
 from casper.learning import Example, Outcome, WindowNetwork
 from casper.noise import Noise
@@ -76,6 +77,8 @@ class KrigingConfig(NetworkConfig):
     """Sensors that an estimate is drawn from, in networks that are larger than half as much again."""
     together: int = 6
     """Sensors of such a patch that are estimated together."""
+    correction: bool = True
+    """A small network corrects the linear estimate, if held-back readings are filled better with it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -112,6 +115,20 @@ class Patch(NamedTuple):
     targets: int
 
 
+class Filled(NamedTuple):
+    """rest: (B, N, T), what readings and estimates have beyond the course, in deviations; course: (B, N, T);
+    deviation: (N, 1)."""
+
+    rest: Tensor
+    course: Tensor
+    deviation: Tensor
+
+    @property
+    def cells(self) -> Tensor:
+        """(B, N, T), straightened."""
+        return self.rest * self.deviation + self.course
+
+
 class KrigingNetwork(WindowNetwork):
     """Values and visible cells of a window in, the best linear estimate of every other cell out."""
 
@@ -143,7 +160,8 @@ class KrigingNetwork(WindowNetwork):
         # Covariances of patches, and of which state of the network they are.
         self._kept: dict[int, Tensor] = {}
         self._kept_of: tuple[object, ...] = ()
-        self.register_load_state_dict_pre_hook(_without_delays)
+        self.correction = Correction(clock=clock)
+        self.register_load_state_dict_pre_hook(_of_older_models)
 
     @torch.no_grad()
     def read_table(self, values: Tensor, visible: Tensor, clock: Tensor) -> None:
@@ -184,15 +202,31 @@ class KrigingNetwork(WindowNetwork):
         everybody = torch.arange(example.values.shape[1], device=example.values.device)
         sensors = everybody if example.sensors is None else example.sensors
         whole = [Patch(everybody, len(everybody))]
-        estimate = self._estimate(example.readable, example.seen, example.clock, sensors, whole, example.hidden)
+        filled = self._filled(example.readable, example.seen, example.clock, sensors, whole, example.hidden)
+        estimate = torch.where(example.hidden, self._bent_back(filled.cells), example.values)
         return Outcome(example.mean_absolute_error(estimate), example.values.new_empty(0))
+
+    @torch.no_grad()
+    def missed(self, example: Example) -> tuple[Field, Tensor]:
+        """What the correction learns from: the windows as they are filled without it, and (B, N, T) by how much their
+        visible cells are missed."""
+        everybody = torch.arange(example.values.shape[1])
+        sensors = everybody if example.sensors is None else example.sensors
+        seen, whole = example.seen, [Patch(everybody, len(everybody))]
+        filled = self._filled(example.readable, seen, example.clock, sensors, whole, ~seen)
+        truth = (self._straightened(example.values) - filled.course) / filled.deviation
+        return self._field(filled, seen, example.clock, sensors), truth - filled.rest
 
     def impute(self, values: Tensor, visible: Tensor, clock: Tensor) -> Tensor:
         if self._patches is None or self._patches[0].sensors.device != values.device:
             self._patches = self._make_patches()
         sensors = torch.arange(values.shape[1], device=values.device)
         kept = None if torch.is_grad_enabled() else self._covariances_at_hand(values.shape[2])
-        return self._estimate(values, visible, clock, sensors, self._patches, ~visible, kept)
+        filled = self._filled(values, visible, clock, sensors, self._patches, ~visible, kept)
+        if self.correction.learned:
+            field = self._field(filled, visible, clock, sensors)
+            filled.rest[~visible] += self.correction(field, (~visible).nonzero())
+        return torch.where(visible, values, self._bent_back(filled.cells))
 
     def _covariances_at_hand(self, steps: int) -> dict[int, Tensor]:
         """By the number of a patch, as long as nothing is learned that would change them."""
@@ -201,7 +235,7 @@ class KrigingNetwork(WindowNetwork):
             self._kept, self._kept_of = {}, state
         return self._kept
 
-    def _estimate(
+    def _filled(
         self,
         values: Tensor,
         seen: Tensor,
@@ -210,9 +244,9 @@ class KrigingNetwork(WindowNetwork):
         patches: list[Patch],
         wanted: Tensor,
         kept: dict[int, Tensor] | None = None,
-    ) -> Tensor:
-        """(B, N, T); readings where no estimate is wanted. sensors: (N,), their numbers; patches: places among them.
-        kept: covariances of patches that are at hand, to which others are added while there is room."""
+    ) -> Filled:
+        """Readings, and the best linear estimate where it is wanted. sensors: (N,), their numbers; patches: places
+        among them. kept: covariances of patches that are at hand, to which others are added while there is room."""
         features = torch.cat((torch.ones_like(clock[..., :1]), clock), dim=-1)  # (B, T, F)
         course = torch.einsum("btf,fn->bnt", features, self.course[:, sensors])
         deviation = self.deviation[sensors][:, None]
@@ -235,7 +269,11 @@ class KrigingNetwork(WindowNetwork):
                 at = targets[holes // values.shape[2]], holes % values.shape[2]
                 readings = rest[window, everybody].flatten()[can_read]
                 made[window, *at] = conditional_mean(covariance, noise, readings, can_read, holes)
-        return torch.where(wanted, self._bent_back(made * deviation + course), values)
+        return Filled(made, course, deviation)
+
+    def _field(self, filled: Filled, seen: Tensor, clock: Tensor, sensors: Tensor) -> Field:
+        nearest = nearest_sensors(self.correlation[sensors][:, sensors])
+        return Field(filled.rest, seen, filled.course / filled.deviation, clock, nearest)
 
     def _covariance(self, sensors: Tensor, steps: int) -> Tensor:
         """(n T, n T) of the cells of these sensors."""
@@ -274,10 +312,13 @@ class KrigingNetwork(WindowNetwork):
         return [Patch(torch.as_tensor(sensors, device=device), targets) for sensors, targets in groups]
 
 
-def _without_delays(network: nn.Module, weights: dict[str, Any], prefix: str, *_: object) -> None:
-    """Models that were written before delays were learned have none."""
+def _of_older_models(network: nn.Module, weights: dict[str, Any], prefix: str, *_: object) -> None:
+    """Models that were written before delays or corrections were learned have none."""
     assert isinstance(network, KrigingNetwork)
     weights.setdefault(f"{prefix}delay", torch.zeros_like(network.delay))
+    if f"{prefix}correction.spread" not in weights:
+        nothing = Correction(clock=network.course.shape[0] - 1)
+        weights.update({f"{prefix}correction.{name}": value for name, value in nothing.state_dict().items()})
 
 
 def conditional_mean(covariance: Tensor, noise: Tensor, readings: Tensor, can_read: Tensor, holes: Tensor) -> Tensor:

@@ -37,6 +37,11 @@ class Example(NamedTuple):
         """Their values, 0 elsewhere."""
         return self.values * self.seen
 
+    def share(self, share: slice, *, divisor: Tensor) -> Example:
+        """One process's part of the windows."""
+        values, visible, hidden, clock = (part[share] for part in self[:4])
+        return Example(values, visible, hidden, clock, divisor, self.sensors)
+
     def mean_absolute_error(self, estimate: Tensor) -> Tensor:
         """On the hidden cells."""
         return ((estimate - self.values).abs() * self.hidden).sum() / self.divisor

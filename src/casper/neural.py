@@ -131,8 +131,8 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
     def prepare_network(self, network: NetworkT, data: TrainingData, folder: Path) -> None:
         """Whatever comes before the training."""
 
-    def finish_network(self, network: NetworkT, data: TrainingData) -> float | None:
-        """Whatever comes after it; the validation error, if it has changed."""
+    def finish_network(self, network: NetworkT, data: TrainingData, before: float) -> float | None:
+        """Whatever comes after it; the validation error, if it has changed from what it was before."""
 
     def neighbours(self, graph: SensorGraph) -> tuple[torch.Tensor, torch.Tensor]:
         """A table of the sensors that belong together, see `SensorGraph.neighbour_table`."""
@@ -246,7 +246,7 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
                 tensorboard=self._tensorboard,
             )
         network.load_state_dict(result.weights)
-        self._finished_mae = self.finish_network(network.eval(), data)
+        self._finished_mae = self.finish_network(network.eval(), data, result.best_mae)
         # Only now: a training that fails leaves the model as it was.
         self.network, self.result, self._scaler, self._periods = network.eval(), result, scaler, periods
         return data

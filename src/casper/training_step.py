@@ -107,15 +107,9 @@ class TrainingStep:
 
     def _learn(self) -> None:
         training, data, generator = self._training, self._data, self._generator
-        starts = _draw(data.train_starts, training.batch_size, generator)
-        patch = None if self._patches is None else _draw(self._patches, 1, generator)[0]
-        window = data.series.window(starts, self._window, patch)
-        hidden = self._masks.draw(window.visible, generator, patch)
-        visible = self._masks.silence(window.visible, hidden, generator)
+        whole = draw_example(data, self._masks, self._patches, training.batch_size, self._window, generator)
         # The whole batch's count normalises every process's loss, so that their gradients add up to one's.
-        divisor = hidden.sum().clamp_min(1) / self._fabric.world_size
-        window, visible, hidden = window.share(self._share), visible[self._share], hidden[self._share]
-        example = Example(window.values, visible, hidden, window.clock, divisor, patch)
+        example = whole.share(self._share, divisor=whole.divisor / self._fabric.world_size)
         noise = Noise(generator, batch=training.batch_size, share=self._share)
         loss, rho_mean = self._losses(example, noise, self._temperature)
         self._optimizer.zero_grad(set_to_none=True)
@@ -126,6 +120,23 @@ class TrainingStep:
         self.loss.copy_(loss.detach())
         self.loss_sum += loss.detach()
         self.rho_sum += mean_of(rho_mean.detach())
+
+
+def draw_example(
+    data: TrainingData,
+    masks: TrainingMasks,
+    patches: Tensor | None,
+    windows: int,
+    length: int,
+    generator: torch.Generator,
+) -> Example:
+    """Windows of all sensors, or of one of the patches, and which of their cells are hidden."""
+    starts = _draw(data.train_starts, windows, generator)
+    patch = None if patches is None else _draw(patches, 1, generator)[0]
+    window = data.series.window(starts, length, patch)
+    hidden = masks.draw(window.visible, generator, patch)
+    visible = masks.silence(window.visible, hidden, generator)
+    return Example(window.values, visible, hidden, window.clock, hidden.sum().clamp_min(1), patch)
 
 
 def seed_for_step(generator: torch.Generator, seed: int, step: int) -> None:

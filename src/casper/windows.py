@@ -131,10 +131,6 @@ class Window:
     visible: Tensor
     clock: Tensor
 
-    def share(self, share: slice) -> Window:
-        """One process's part of the batch."""
-        return Window(self.values[share], self.visible[share], self.clock[share])
-
 
 def cut(table: Tensor, starts: Tensor, length: int, sensors: Tensor | None = None) -> Tensor:
     """(T, N) and (B,) -> (B, N, length), of all sensors or of some."""

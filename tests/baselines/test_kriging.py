@@ -111,6 +111,9 @@ def test_every_number_is_learned() -> None:
     example = Example(values, visible, hidden, clock, hidden.sum())
     net.loss(example, Noise.silent(), training=TrainingConfig(), temperature=torch.ones(())).loss.backward()
     for name, parameter in net.named_parameters():
+        if name.startswith("correction."):  # it learns afterwards
+            assert parameter.grad is None, name
+            continue
         assert parameter.grad is not None, name
         assert parameter.grad.abs().max() > 0, name
 

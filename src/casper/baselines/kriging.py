@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from casper.companion import read_training_steps
+from casper.companion import fit_correction, read_training_steps
 from casper.datasets import NAMES
 from casper.graph import SensorGraph
 from casper.kriging import KRIGING_TRAINING, KrigingConfig, KrigingNetwork
@@ -41,3 +41,6 @@ class KrigingImputer(NeuralImputer[KrigingConfig, KrigingNetwork]):
 
     def prepare_network(self, network: KrigingNetwork, data: TrainingData, folder: Path) -> None:
         read_training_steps(network, data)
+
+    def finish_network(self, network: KrigingNetwork, data: TrainingData, before: float) -> float | None:
+        return fit_correction(network, data, self.training, before=before, seed=self.seed, progress=self.progress)
