@@ -15,7 +15,7 @@ only if the held-back readings are filled better with it.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -100,7 +100,7 @@ class Correction(nn.Module):
             self.spread.copy_(around.std(0, correction=0).clamp_min(_LEAST_SPREAD))
             around = self._unusual(around)
         self.layers.requires_grad_(True)
-        averaged = AveragedModel(self.layers, multi_avg_fn=get_ema_multi_avg_fn(_AVERAGING))
+        averaged = AveragedModel(self.layers, multi_avg_fn=_average)
         optimizer = torch.optim.Adam(self.layers.parameters(), fused=True)
         with torch.enable_grad():
             for step in progress_over(range(steps), "correction", progress):
@@ -128,6 +128,11 @@ class Correction(nn.Module):
 
     def _unusual(self, around: Tensor) -> Tensor:
         return ((around - self.usual) / self.spread).clamp(-_FARTHEST, _FARTHEST)
+
+
+def _average(averaged: Any, current: Any, steps: Any) -> None:
+    """Early on the average forgets quickly, or it would remember the random start."""
+    get_ema_multi_avg_fn(min(_AVERAGING, float((1 + steps) / (10 + steps))))(averaged, current, steps)
 
 
 def surroundings(field: Field, cells: Tensor) -> Tensor:
