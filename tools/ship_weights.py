@@ -18,7 +18,7 @@ from casper.datasets import load
 from casper.imputer import Casper
 
 _WEIGHTS = Path(casper.__file__).parent / "weights"
-_LARGEST = 3_000_000
+LARGEST = 3_000_000
 _ABOUT = {
     "aqi36": "hourly PM2.5 (ug/m3) of 36 stations in Beijing (ST-MVL / Urban Air)",
     "metr-la-point": "METR-LA: speeds (miles per hour) of 207 detectors in Los Angeles every 5 minutes, points missing",
@@ -28,7 +28,7 @@ _INTENDED_USE = (
     "to check the figures of docs/results.md, and to fill holes of these very sensors; readings of other sensors need "
     "a model of their own (casper fit)"
 )
-_SCORES = ("mae", "mse", "mre", "mae_step", "mse_step", "mre_step", "n_scored")
+SCORES = ("mae", "mse", "mre", "mae_step", "mse_step", "mre_step", "n_scored")
 
 
 def main() -> None:
@@ -58,13 +58,13 @@ def ship(dataset: str, *, results: Path, work: Path, device: Any) -> None:
         "period": f"training steps from {learned[0]} to {learned[-1]}, {len(learned):,} of {len(times):,}",
         "recipe": f"{run['command']} at commit {run['commit']}",
         "chosen": f"by validation error among the seeds {', '.join(str(seed) for seed in sorted(_seeds(runs)))}",
-        "test": {name: run[name] for name in _SCORES},
+        "test": {name: run[name] for name in SCORES},
         "intended_use": _INTENDED_USE,
     }
     folder = model.save_pretrained(_WEIGHTS / dataset, force=True)
     size = sum(file.stat().st_size for file in folder.iterdir())
-    if size > _LARGEST:
-        raise SystemExit(f"{folder} has {size:,} bytes, more than the {_LARGEST:,} that are to be shipped")
+    if size > LARGEST:
+        raise SystemExit(f"{folder} has {size:,} bytes, more than the {LARGEST:,} that are to be shipped")
     print(f"{dataset}: seed {run['seed']}, validation {run['validation_mae']:.3f}, {size:,} bytes")  # noqa: T201
 
 

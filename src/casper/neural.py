@@ -153,7 +153,7 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
         starts = np.arange(len(frame.times) - self.config.window + 1)
         # Windows side by side are enough to watch the error on every held-back cell once or twice.
         watched = spread_starts(len(frame.times), self.config.window, max(1, self.config.window // 2))
-        data = self._train(
+        data, scaler, periods = self._read(
             frame,
             graph,
             scored=held,
@@ -162,6 +162,7 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
             gap_starts=starts,
             scaled_on=~held,
         )
+        self._train(graph, data, scaler, periods)
         self._linear_mae = self._mae_of_linear(frame, held, watched_starts(data, self.training, self.config.window))
         self._graph = graph
         self.calibrate_frame(frame, held)
@@ -171,6 +172,15 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
 
         In sample, the test windows' visible cells are trained on, too.
         """
+        graph = self.choose_graph(benchmark.graph)
+        self._train(graph, *self.read_benchmark(benchmark, graph))
+        self._remember(benchmark.frame, graph, TableOptions())
+        self.calibrate_on(benchmark)
+
+    def read_benchmark(
+        self, benchmark: Benchmark, graph: SensorGraph
+    ) -> tuple[TrainingData, Scaler, tuple[float, ...]]:
+        """What a training on this benchmark learns from, how it is scaled, and the periods of its clock."""
         steps, window = len(benchmark.frame.times), self.config.window
         self.check_length(benchmark.frame)
         trained_on, known = benchmark.train_starts, benchmark.train_steps
@@ -183,9 +193,8 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
             raise InputError(
                 f"a window of {window} steps is too long for the split of {benchmark.name}; use a smaller one"
             )
-        graph = self.choose_graph(benchmark.graph)
         handed_back = benchmark.train_steps[:, None] if self.training.train_on_hidden else np.False_
-        self._train(
+        return self._read(
             benchmark.frame,
             graph,
             scored=benchmark.hidden & ~handed_back,
@@ -194,10 +203,8 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
             gap_starts=starts_within(benchmark.gap_source_steps, window),
             scaled_on=known[:, None] & ~benchmark.hidden,
         )
-        self._remember(benchmark.frame, graph, TableOptions())
-        self.calibrate_on(benchmark)
 
-    def _train(
+    def _read(
         self,
         frame: SensorFrame,
         graph: SensorGraph,
@@ -207,9 +214,8 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
         validation_starts: NDArray[np.int64],
         gap_starts: NDArray[np.int64],
         scaled_on: NDArray[np.bool_],
-    ) -> TrainingData:
+    ) -> tuple[TrainingData, Scaler, tuple[float, ...]]:
         """scored: (T, N), hidden from training and watched; scaled_on: (T, N), what the scaler may read."""
-        check_devices(self.training, self.device, self.devices)
         scaler = Scaler.fit(frame.values, frame.observed & scaled_on, self.config.scaling, graph)
         periods = choose_periods(frame.step, len(frame.times), harmonics=self.config.harmonics)
         scaled = np.where(frame.observed, scaler.scale(frame.values), 0.0)
@@ -229,6 +235,10 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
             neighbour_present=present,
             fingerprint=_fingerprint(frame, visible, train_starts, scaled_on),
         )
+        return data, scaler, periods
+
+    def _train(self, graph: SensorGraph, data: TrainingData, scaler: Scaler, periods: tuple[float, ...]) -> None:
+        check_devices(self.training, self.device, self.devices)
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary) if self._folder is None else self._folder
             network = initialised(lambda: self.make_network(graph, clock=2 * len(periods)), seed=self.seed)
@@ -249,7 +259,6 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
         self._finished_mae = self.finish_network(network.eval(), data, result.best_mae)
         # Only now: a training that fails leaves the model as it was.
         self.network, self.result, self._scaler, self._periods = network.eval(), result, scaler, periods
-        return data
 
     @property
     def validation_mae(self) -> float | None:
