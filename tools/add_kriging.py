@@ -18,16 +18,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import torch
-from ship_weights import LARGEST, SCORES
+from ship_weights import SCORES, WEIGHTS, save_among_weights
 
-import casper
 from casper.companion import fit_kriging, mix_in_kriging, shares_in_words
 from casper.datasets import load
 from casper.imputer import Casper
-from casper.train import watched_starts
-
-_WEIGHTS = Path(casper.__file__).parent / "weights"
+from casper.train import initialised, watched_starts
 
 
 def main() -> None:
@@ -37,22 +33,20 @@ def main() -> None:
     what.add_argument("--share", type=float, help="how much of a filled value is kriging's")
     what.add_argument("--scores", type=Path, help="a result file of these weights, whose figures the card is to carry")
     options = parser.parse_args()
-    folder = _WEIGHTS / options.dataset
     if options.scores is not None:
-        write_scores(folder / "config.json", json.loads(options.scores.read_text()))
+        write_scores(WEIGHTS / options.dataset / "config.json", json.loads(options.scores.read_text()))
     else:
-        add_kriging(folder, options.dataset, share=options.share)
+        add_kriging(options.dataset, share=options.share)
 
 
-def add_kriging(folder: Path, dataset: str, *, share: float) -> None:
-    model = Casper.from_pretrained(folder, device="cpu", progress=True)
+def add_kriging(dataset: str, *, share: float) -> None:
+    model = Casper.from_pretrained(WEIGHTS / dataset, device="cpu", progress=True)
     assert model.network is not None
     alone = {name: weight for name, weight in model.network.state_dict().items() if "kriging" not in name}
     model.config = model.config.replace(kriging=True, kriging_share=share)
     benchmark = load(dataset)
     data, _, periods = model.read_benchmark(benchmark, model.graph)
-    network = model.make_network(model.graph, clock=2 * len(periods))
-    torch.manual_seed(model.seed)
+    network = initialised(lambda: model.make_network(model.graph, clock=2 * len(periods)), seed=model.seed)
     network.load_state_dict({**network.state_dict(), **alone})
     with tempfile.TemporaryDirectory() as temporary:
         fit_kriging(network, data, seed=model.seed, folder=Path(temporary), progress=True)
@@ -66,10 +60,7 @@ def add_kriging(folder: Path, dataset: str, *, share: float) -> None:
         "share_of_kriging": shares_in_words(network),
         "kriging": f"put beside the network afterwards: python tools/add_kriging.py {dataset} --share {share:g}",
     }
-    model.save_pretrained(folder, force=True)
-    size = sum(file.stat().st_size for file in folder.iterdir())
-    if size > LARGEST:
-        raise SystemExit(f"{folder} has {size:,} bytes, more than the {LARGEST:,} that are to be shipped")
+    size = save_among_weights(model, dataset)
     print(f"{dataset}: validation {validation:.3f}, {size:,} bytes")  # noqa: T201
 
 

@@ -17,8 +17,8 @@ import casper
 from casper.datasets import load
 from casper.imputer import Casper
 
-_WEIGHTS = Path(casper.__file__).parent / "weights"
-LARGEST = 3_000_000
+WEIGHTS = Path(casper.__file__).parent / "weights"
+_LARGEST = 3_000_000
 _ABOUT = {
     "aqi36": "hourly PM2.5 (ug/m3) of 36 stations in Beijing (ST-MVL / Urban Air)",
     "metr-la-point": "METR-LA: speeds (miles per hour) of 207 detectors in Los Angeles every 5 minutes, points missing",
@@ -61,11 +61,17 @@ def ship(dataset: str, *, results: Path, work: Path, device: Any) -> None:
         "test": {name: run[name] for name in SCORES},
         "intended_use": _INTENDED_USE,
     }
-    folder = model.save_pretrained(_WEIGHTS / dataset, force=True)
-    size = sum(file.stat().st_size for file in folder.iterdir())
-    if size > LARGEST:
-        raise SystemExit(f"{folder} has {size:,} bytes, more than the {LARGEST:,} that are to be shipped")
+    size = save_among_weights(model, dataset)
     print(f"{dataset}: seed {run['seed']}, validation {run['validation_mae']:.3f}, {size:,} bytes")  # noqa: T201
+
+
+def save_among_weights(model: Casper, dataset: str) -> int:
+    """The bytes it takes."""
+    folder = model.save_pretrained(WEIGHTS / dataset, force=True)
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    if size > _LARGEST:
+        raise SystemExit(f"{folder} has {size:,} bytes, more than the {_LARGEST:,} that are to be shipped")
+    return size
 
 
 def _seeds(runs: dict[Path, dict[str, Any]]) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -26,6 +25,7 @@ from casper.errors import InputError
 from casper.frame import SensorFrame
 from casper.graph import SensorGraph
 from casper.learning import WindowNetwork
+from casper.lesson import Lesson, read_lesson
 from casper.metrics import score_table
 from casper.overlap import averaged, inner_starts, merged, starts_with_holes
 from casper.progress import progress_over
@@ -42,7 +42,6 @@ from casper.train import (
 from casper.windows import (
     Scaler,
     Series,
-    choose_periods,
     clock_features,
     refit_starts,
     spread_starts,
@@ -153,17 +152,20 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
         starts = np.arange(len(frame.times) - self.config.window + 1)
         # Windows side by side are enough to watch the error on every held-back cell once or twice.
         watched = spread_starts(len(frame.times), self.config.window, max(1, self.config.window // 2))
-        data, scaler, periods = self._read(
+        lesson = read_lesson(
             frame,
             graph,
+            self.config,
+            neighbours=self.neighbours(graph),
             scored=held,
             train_starts=starts,
             validation_starts=watched,
             gap_starts=starts,
             scaled_on=~held,
         )
-        self._train(graph, data, scaler, periods)
-        self._linear_mae = self._mae_of_linear(frame, held, watched_starts(data, self.training, self.config.window))
+        self._train(graph, lesson)
+        looked_at = watched_starts(lesson.data, self.training, self.config.window)
+        self._linear_mae = self._mae_of_linear(frame, held, looked_at)
         self._graph = graph
         self.calibrate_frame(frame, held)
 
@@ -173,14 +175,12 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
         In sample, the test windows' visible cells are trained on, too.
         """
         graph = self.choose_graph(benchmark.graph)
-        self._train(graph, *self.read_benchmark(benchmark, graph))
+        self._train(graph, self.read_benchmark(benchmark, graph))
         self._remember(benchmark.frame, graph, TableOptions())
         self.calibrate_on(benchmark)
 
-    def read_benchmark(
-        self, benchmark: Benchmark, graph: SensorGraph
-    ) -> tuple[TrainingData, Scaler, tuple[float, ...]]:
-        """What a training on this benchmark learns from, how it is scaled, and the periods of its clock."""
+    def read_benchmark(self, benchmark: Benchmark, graph: SensorGraph) -> Lesson:
+        """What a training on this benchmark learns from."""
         steps, window = len(benchmark.frame.times), self.config.window
         self.check_length(benchmark.frame)
         trained_on, known = benchmark.train_starts, benchmark.train_steps
@@ -194,9 +194,11 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
                 f"a window of {window} steps is too long for the split of {benchmark.name}; use a smaller one"
             )
         handed_back = benchmark.train_steps[:, None] if self.training.train_on_hidden else np.False_
-        return self._read(
+        return read_lesson(
             benchmark.frame,
             graph,
+            self.config,
+            neighbours=self.neighbours(graph),
             scored=benchmark.hidden & ~handed_back,
             train_starts=train_starts,
             validation_starts=validation_starts,
@@ -204,40 +206,8 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
             scaled_on=known[:, None] & ~benchmark.hidden,
         )
 
-    def _read(
-        self,
-        frame: SensorFrame,
-        graph: SensorGraph,
-        *,
-        scored: NDArray[np.bool_],
-        train_starts: NDArray[np.int64],
-        validation_starts: NDArray[np.int64],
-        gap_starts: NDArray[np.int64],
-        scaled_on: NDArray[np.bool_],
-    ) -> tuple[TrainingData, Scaler, tuple[float, ...]]:
-        """scored: (T, N), hidden from training and watched; scaled_on: (T, N), what the scaler may read."""
-        scaler = Scaler.fit(frame.values, frame.observed & scaled_on, self.config.scaling, graph)
-        periods = choose_periods(frame.step, len(frame.times), harmonics=self.config.harmonics)
-        scaled = np.where(frame.observed, scaler.scale(frame.values), 0.0)
-        visible = frame.observed & ~scored
-        cpu = torch.device("cpu")
-        index, present = self.neighbours(graph)
-        data = TrainingData(
-            series=Series.build(scaled, visible, clock_features(frame.times, periods), cpu),
-            truth=torch.as_tensor(scaled, dtype=torch.float32),
-            scored=torch.as_tensor(scored & frame.observed),
-            train_starts=torch.as_tensor(train_starts),
-            validation_starts=torch.as_tensor(validation_starts),
-            gaps=torch.as_tensor(~frame.observed),
-            gap_starts=torch.as_tensor(gap_starts),
-            deviation=torch.as_tensor(scaler.deviation, dtype=torch.float32),
-            neighbour_index=index,
-            neighbour_present=present,
-            fingerprint=_fingerprint(frame, visible, train_starts, scaled_on),
-        )
-        return data, scaler, periods
-
-    def _train(self, graph: SensorGraph, data: TrainingData, scaler: Scaler, periods: tuple[float, ...]) -> None:
+    def _train(self, graph: SensorGraph, lesson: Lesson) -> None:
+        data, scaler, periods = lesson
         check_devices(self.training, self.device, self.devices)
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary) if self._folder is None else self._folder
@@ -419,14 +389,3 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
             "torch": torch.__version__,
             "trained_on": torch.cuda.get_device_name() if torch.cuda.is_available() and self.device != "cpu" else "CPU",
         }
-
-
-def _fingerprint(
-    frame: SensorFrame, visible: NDArray[np.bool_], starts: NDArray[np.int64], scaled_on: NDArray[np.bool_]
-) -> str:
-    """Tells tables, and what is learned from them, apart, so that a training is not continued on other data."""
-    digest = hashlib.sha256()
-    for part in (np.where(visible, frame.values, 0.0), visible, frame.times.asi8, starts, scaled_on):
-        digest.update(np.ascontiguousarray(part).tobytes())
-    digest.update("\n".join(frame.sensors).encode())
-    return digest.hexdigest()
