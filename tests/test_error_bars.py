@@ -124,6 +124,16 @@ def test_more_draws_judge_by_more_readings(tiny_folder: Path, six_sensors: Simul
         once.calibrate(six_sensors.table, draws=0)
 
 
+def test_readings_of_some_steps_alone_are_held_back(tiny_folder: Path, six_sensors: Simulation) -> None:
+    model = Casper.from_pretrained(tiny_folder, device="cpu")
+    frame = model.to_frame(six_sensors.table)
+    late = np.arange(len(frame.times)) >= len(frame.times) * 3 // 4
+    for draw in range(3):
+        held = model.hold_back(frame, draw=draw, at=late)
+        assert not held[~late].any()
+        assert 0.6 < held.sum() / (model.training.validation_share * frame.observed[late].sum()) < 1.6
+
+
 def test_a_table_too_short_to_calibrate_on_leaves_the_error_bars_as_they_were(
     tiny_folder: Path, six_sensors: Simulation
 ) -> None:

@@ -50,10 +50,16 @@ class CalibratedImputer(Imputer):
     def check_length(self, frame: SensorFrame) -> None:
         """Refuse tables that are too short."""
 
-    def hold_back(self, frame: SensorFrame, *, draw: int = 0) -> NDArray[np.bool_]:
-        """(T, N), readings that are not learned from: the same ones of the same table. Other draws are of others."""
+    def hold_back(self, frame: SensorFrame, *, draw: int = 0, at: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
+        """(T, N), readings that are not learned from: the same ones of the same table. Other draws are of others.
+
+        at: a share of the readings of these steps (T,) alone, however many of the whole table it may be.
+        """
         random = np.random.default_rng((self.seed, draw) if draw else self.seed)
-        return hide_like_gaps(frame.observed, share=self.training.validation_share, rng=random)
+        steps = np.ones(len(frame.times), dtype=bool) if at is None else at
+        held = np.zeros(frame.observed.shape, dtype=bool)
+        held[steps] = hide_like_gaps(frame.observed[steps], share=self.training.validation_share, rng=random)
+        return held
 
     def calibrate(self, table: pd.DataFrame | SensorFrame, *, draws: int = 1) -> Self:
         """Error bars anew, judged by some of this table's readings, hidden from the model in the shapes of its gaps.
@@ -87,7 +93,7 @@ class CalibratedImputer(Imputer):
     def calibrated_within(self, benchmark: Benchmark) -> Self:
         """A copy that judges by visible readings of the test steps, hidden for this purpose, as `calibrate` does."""
         shown, other = benchmark.visible_frame, copy.copy(self)
-        draws = (self.hold_back(shown, draw=1 + number) for number in range(DRAWS))
+        draws = (self.hold_back(shown, draw=1 + number, at=benchmark.test_steps) for number in range(DRAWS))
         other.calibrate_frame(shown, *draws, at=benchmark.test_steps)
         return other
 
