@@ -36,7 +36,7 @@ def test_period_size_and_notes_are_reported() -> None:
     assert (summary.start, summary.end) == (TIMES[0], TIMES[-1])
     assert summary.step == pd.Timedelta("1h")
     assert (summary.steps, summary.sensors) == (200, 2)
-    assert "1 steps of 01:00:00 have no row" in summary.notes[0]
+    assert "Steps of 01:00:00 without a row: 1;" in summary.notes[0]
     assert summary.missing_share == pytest.approx(1 / 200)
     assert summary.blackout_share == pytest.approx(1 / 200)
 

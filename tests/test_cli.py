@@ -206,7 +206,7 @@ def test_a_column_of_notes_can_be_skipped_and_comes_back(command: Command, six_s
 def test_steps_without_a_row_are_written_when_they_are_wanted(command: Command, six_sensors: Simulation) -> None:
     six_sensors.table.drop(six_sensors.table.index[5:8]).to_csv("readings.csv", index_label="time")
     told = succeeds(command("impute", "readings.csv", "--method", "linear", "-o", "same.csv"))
-    assert "3 steps of 01:00:00 have no row" in " ".join(told.err.split())
+    assert "Steps of 01:00:00 without a row: 3;" in " ".join(told.err.split())
     succeeds(command("impute", "readings.csv", "--method", "linear", "-o", "all.csv", "--all-steps"))
     same, whole = pd.read_csv("same.csv"), pd.read_csv("all.csv")
     assert len(whole) == len(six_sensors.table) == len(same) + 3

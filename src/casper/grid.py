@@ -302,13 +302,15 @@ def _note_grid(
     if moved:
         largest = pd.Timedelta(int(np.abs(shifts).max()), unit="ns")
         where = "to the nearest step of" if months_of(step) is None else "to the beginning of their step of"
-        notes.append(f"{moved} stamps were moved {where} {step_text(step)}, by at most {step_text(largest)}.")
+        notes.append(f"Stamps moved {where} {step_text(step)}: {moved:,}, by at most {step_text(largest)}.")
     used = len(np.unique(cells))
     if used < len(cells):
-        notes.append(f"{len(cells) - used} rows share a step with the row before: the mean of their readings is used.")
+        notes.append(
+            f"Rows on the same step as the row before: {len(cells) - used:,}; the mean of their readings is used."
+        )
     if used < size:
         notes.append(
-            f"{size - used} steps of {step_text(step)} have no row: they count as holes; --all-steps writes them."
+            f"Steps of {step_text(step)} without a row: {size - used:,}; they count as holes, --all-steps writes them."
         )
 
 
