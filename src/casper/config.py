@@ -17,6 +17,7 @@ Message = Literal["pair", "key"]
 Scaling = Literal["global", "sensor"]
 Precision = Literal["32-true", "bf16-mixed"]
 Schedule = Literal["cosine", "restarts"]
+Optimizer = Literal["adam", "muon"]
 
 
 class Configuration:
@@ -183,6 +184,9 @@ class TrainingConfig(Configuration):
     epochs: int = 300
     batches_per_epoch: int = 300
     batch_size: int = 8
+    optimizer: Optimizer = "adam"
+    """"muon": the steps of weight matrices are made orthogonal (see `casper.muon`), which learns faster than the
+    paper's Adam."""
     learning_rate: float = 8e-4
     schedule: Schedule = "cosine"
     """Of the learning rate, after the warm-up: "cosine" falls to zero once; "restarts" as SPIN's, which falls anew for

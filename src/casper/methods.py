@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from casper.config import benchmark_settings
 from casper.contract import Imputer
+from casper.datasets import REHEARSALS
 from casper.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ def has_network(name: str) -> bool:
 
 
 def settings_for(name: str, preset: str, benchmark: str) -> dict[str, Any]:
-    """What a method with a network changes for one of the benchmarks."""
+    """What a method with a network changes for one of the benchmarks, or for the rehearsal of one."""
+    benchmark = REHEARSALS.get(benchmark, benchmark)
     if name == "casper":
         return benchmark_settings(preset, benchmark)
     from casper.neural import NeuralImputer

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from casper.datasets import AQI36_REHEARSAL
 from casper.errors import InputError
 
 _AQI36, _METR_LA = ("aqi36",), ("metr-la-point", "metr-la-block")
@@ -185,6 +186,23 @@ TABLES["recipe"] = TableOfRuns(
     {**dict.fromkeys(_AQI36, 1), **dict.fromkeys(_METR_LA, 1)},
     {**_STARTING_POINT, "epochs": 20, "batches_per_epoch": 300, "patience": 20, "compiled": False},
     {"aqi36": {"layers": 2}},
+)
+
+# Half as many steps as preset best has there: half as many months are learned from.
+_REHEARSED: dict[str, dict[str, Any]] = {
+    "preset best, 2,700 steps": {},
+    "hidden cells of the training steps, too": {"train_on_hidden": True},
+    "steep gates, hard at inference": {"gate_sharpness": 128.0, "gate_hard_inference": True},
+    "Muon": {"optimizer": "muon"},
+    "Muon, steep gates, hidden cells, too": {
+        "optimizer": "muon", "gate_sharpness": 128.0, "gate_hard_inference": True, "train_on_hidden": True,
+    },
+}  # fmt: skip
+TABLES["rehearsal"] = TableOfRuns(
+    "what helps on AQI-36 in whole months that nothing was learned from, none of them a test month",
+    tuple(Row(label, settings, preset="best") for label, settings in _REHEARSED.items()),
+    {AQI36_REHEARSAL: 1},
+    {"epochs": 9, "batches_per_epoch": 300, "patience": 20, "compiled": True},
 )
 
 

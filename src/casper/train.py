@@ -39,6 +39,7 @@ from casper.keeper import (
 from casper.kernels import choose_version
 from casper.learning import Losses, WindowNetwork
 from casper.model import CasperNetwork
+from casper.muon import Muon
 from casper.patches import sensor_patches
 from casper.progress import Tell, TrainingProgress
 from casper.training_step import TrainingStep
@@ -341,6 +342,8 @@ def _optimizer(network: WindowNetwork, training: TrainingConfig, device: torch.d
     """On a GPU the learning rate is a number on the device, so that a recorded step can be told another one."""
     on_gpu = device.type == "cuda"
     rate = torch.tensor(training.learning_rate, device=device) if on_gpu else training.learning_rate
+    if training.optimizer == "muon":
+        return Muon(network.named_parameters(), lr=rate, capturable=on_gpu)
     return torch.optim.Adam(
         network.parameters(), lr=rate, weight_decay=training.weight_decay, fused=True, capturable=on_gpu
     )

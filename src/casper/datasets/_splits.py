@@ -24,16 +24,25 @@ class Split:
     test: NDArray[np.int64]
 
 
-def split_by_months(times: pd.DatetimeIndex, window: int) -> Split:
-    """Test windows lie in March, June, September and December; validation windows right before each of these months."""
+def split_by_months(
+    times: pd.DatetimeIndex,
+    window: int,
+    *,
+    test_months: tuple[int, ...] = TEST_MONTHS,
+    left_out: tuple[int, ...] = (),
+) -> Split:
+    """Test windows lie in March, June, September and December; validation windows right before each of these months.
+
+    left_out: months that no window touches.
+    """
     steps = len(times)
     count = steps - window + 1
-    in_test_month = np.isin(np.asarray(times.month), TEST_MONTHS)
-    begins, ends = in_test_month[:count], in_test_month[window - 1 :]
-    test = np.flatnonzero(begins & ends)
-    other = np.flatnonzero(~begins & ~ends)
+    month = np.asarray(times.month)
+    in_test_month, in_other_month = np.isin(month, test_months), ~np.isin(month, test_months + left_out)
+    test = np.flatnonzero(in_test_month[:count] & in_test_month[window - 1 :])
+    other = np.flatnonzero(in_other_month[:count] & in_other_month[window - 1 :])
     first_of_month = test[np.diff(test, prepend=-2) > 1]
-    per_month = int(VALIDATION_SHARE * other.size) // len(TEST_MONTHS)
+    per_month = int(VALIDATION_SHARE * other.size) // len(test_months)
     before = np.arange(-per_month, 0) - window
     validation = np.sort((first_of_month[:, None] + before).ravel() % count)
     validation_steps = np.cumsum(window_counts(validation, window, steps) > 0)
