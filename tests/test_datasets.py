@@ -15,6 +15,7 @@ from casper.datasets._splits import split_by_months, split_in_order
 from casper.errors import InputError, MissingPackageError
 from casper.graph import SensorGraph, gaussian_kernel, graph_from_adjacency, great_circle_km
 from casper.masks import next_month_pattern
+from casper.methods import settings_for
 from casper.metrics import score_cells, score_table
 
 
@@ -382,3 +383,19 @@ def test_a_mask_that_does_not_fit_the_readings_is_refused(shared_data: Path, tmp
 
 def test_the_public_names_are_all_there():
     assert all(hasattr(datasets, name) for name in datasets.__all__)
+
+
+def test_the_rehearsal_of_aqi36_touches_no_test_month(aqi36: Benchmark, shared_data: Path):
+    rehearsal = load("aqi36-rehearsal", data_dir=shared_data)
+    months = np.asarray(rehearsal.frame.times.month)
+    assert set(months[rehearsal.test_steps]) == {2, 5, 8, 11}
+    assert set(months[rehearsal.train_steps | rehearsal.validation_steps | rehearsal.gap_source_steps]) == {1, 4, 7, 10}
+    touched = rehearsal.train_steps | rehearsal.validation_steps | rehearsal.test_steps
+    assert not (touched & aqi36.test_steps).any()
+    assert not (rehearsal.train_steps & rehearsal.validation_steps).any()
+    np.testing.assert_array_equal(rehearsal.hidden, aqi36.hidden)
+
+
+def test_a_rehearsal_has_the_settings_of_its_benchmark():
+    assert settings_for("casper", "best", "aqi36-rehearsal") == settings_for("casper", "best", "aqi36")
+    assert settings_for("grin", "best", "aqi36-rehearsal") == {"window": 36}

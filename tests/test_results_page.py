@@ -271,6 +271,19 @@ def test_the_recipe_is_judged_by_validation_errors_best_first(tmp_path: Path) ->
     assert "77" not in text, "test errors choose nothing"
 
 
+def test_the_rehearsal_is_judged_by_its_own_months_best_first_and_is_no_benchmark(tmp_path: Path) -> None:
+    for number, (label, error) in enumerate({"starting point": 10.4, "steep gates": 10.3}.items()):
+        put_run(tmp_path, "rehearsal", label, number=number, dataset="aqi36-rehearsal", mae=error, mse=350.0)
+    results = read_results(tmp_path)
+    lines = [
+        line
+        for line in section(page_text(results), "A rehearsal in other months").splitlines()
+        if line.startswith("| ")
+    ][1:]
+    assert [line.split("|")[1:3] for line in lines] == [[" steep gates ", " 10.30 "], [" starting point ", " 10.40 "]]
+    assert results.datasets() == []
+
+
 def test_error_bars_are_told_with_their_coverage_by_gap_and_level(tmp_path: Path) -> None:
     def of_share(coverage: float) -> dict[str, Any]:
         by_gap = {"1": {"coverage": coverage, "cells": 5}, "25+": {"coverage": None, "cells": 0}}

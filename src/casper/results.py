@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from casper.datasets import REHEARSALS
 from casper.errors import InputError
 from casper.files import atomic
 from casper.published import Spread
@@ -90,6 +91,8 @@ class TrainedRun(Evaluation):
     seconds_per_window: float | None = None
     validation_mae: float | None = None
     held_back_mae: float | None = None
+    best_epoch: int | None = None
+    """Whose weights were kept."""
 
 
 @dataclass(frozen=True)
@@ -154,13 +157,14 @@ class Results:
 
     def tables(self) -> list[str]:
         """Names of the tables that have runs, the paper's order first."""
-        known = ("main", "baselines", "ablation", "sparsity", "prompts", "gates", "recipe")
+        known = ("main", "baselines", "ablation", "sparsity", "prompts", "gates", "recipe", "rehearsal")
         names = {run.table for run in self.runs}
         return [name for name in known if name in names] + sorted(names.difference(known))
 
     def datasets(self) -> list[str]:
-        """The measured ones, in the order in which they are shown."""
-        return sorted({one.dataset for one in (*self.evaluations, *self.runs)}, key=_place)
+        """The measured benchmarks, in the order in which they are shown."""
+        measured = {one.dataset for one in (*self.evaluations, *self.runs)}
+        return sorted(measured.difference(REHEARSALS), key=_place)
 
 
 def spread_of(values: Sequence[float]) -> Spread:
@@ -243,6 +247,7 @@ def _run(path: Path, record: Mapping[str, Any]) -> TrainedRun:
         seconds_per_window=_per_window(record),
         validation_mae=record.get("validation_mae"),
         held_back_mae=record.get("held_back_mae"),
+        best_epoch=record.get("best_epoch"),
     )
 
 

@@ -9,7 +9,16 @@ from casper.files import atomic, refuse_overwriting
 from casper.markdown import IMAGES, table
 from casper.published import FIGURES, Source, best_figure, figure_of
 from casper.result_cells import MARKS, duration, published_cell, said, seeds, short_commit, training_of
-from casper.result_sections import ablation, baselines, error_bars, gates, learning_curves, recipe, sensitivity
+from casper.result_sections import (
+    ablation,
+    baselines,
+    error_bars,
+    gates,
+    learning_curves,
+    recipe,
+    rehearsal,
+    sensitivity,
+)
 from casper.results import DATASETS, Evaluation, Group, Results, title_of
 from casper.sampling_results import sampling_section
 from casper.trial_results import trials_section
@@ -66,6 +75,7 @@ def page_text(results: Results, *, pictures: Collection[str] = ()) -> str:
         sensitivity,
         gates,
         recipe,
+        rehearsal,
         learning_curves,
         _trials,
         _origins,
