@@ -250,7 +250,7 @@ def best_figure(dataset: str) -> PublishedFigure | None:
 DREAM3_AUROC = {
     "CASPER, the paper's recipe": 0.6325,
     "PCMCI": 0.5517,
-    "PCMCI, one lag": 0.5517,
+    "PCMCI, lags chosen": 0.5517,
     "NGC": 0.5579,
     "eSRU": 0.5587,
     "LCCM": 0.5046,

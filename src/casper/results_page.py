@@ -113,8 +113,8 @@ _PROTOCOLS = """Not all of these figures are the same quantity:
 
 - Ours follow SPIN: windows start at every step, all of the test windows count, one mean and deviation scales the whole
   table, and with preset `paper` no hidden cell of any month is read or trained on. The CASPER paper takes its masks and
-  most of its settings from SPIN. Preset `best` learns on METR-LA from the hidden cells of the training steps, too, as
-  GRIN and PriSTI do; no preset sees any of the test steps.
+  most of its settings from SPIN. Preset `best` learns from the hidden cells of the training steps, too, as GRIN and
+  PriSTI do; no preset sees any of the test steps.
 - GRIN trains on the hidden cells of the months that are not tested. Which of the two ways of counting its paper's
   tables use is not stated; the same holds for the methods that CASPER's Table 1 took from there.
 - PriSTI scores test windows that do not overlap, cuts METR-LA at 70 % and 80 % of the steps (here about 72 % and 80 %)

@@ -19,7 +19,8 @@ tested. Trajectories are tigramite's multiple datasets. Holes are its missing va
 which one of its own variables is missing. tigramite sets the first 2 * lags steps of every trajectory aside as the past
 of the others, which would be half of what DREAM-3 has: here holes stand in their place, in front of the first step, and
 a test uses whatever steps have all that it asks for. Where none has, as with many parents and many holes, tigramite
-gives up; here that test finds nothing.
+gives up; here that test finds nothing. The second stage asks for up to twice as many steps as there are lags, so that
+in short trajectories fewer lags can find more: with `lags=None` held-back parts say how many.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from casper.config import Configuration, require
+from casper.discovery.foretelling import steps_worth_looking_at
 from casper.discovery.method import Discoverer, Evidence
 from casper.discovery.recording import Recording
 from casper.errors import InputError, MissingPackageError
@@ -45,6 +47,8 @@ _TESTS: dict[Independence, tuple[str, str]] = {
 }
 # Standardised values stay below the square root of their number, so that none of them is mistaken for a hole.
 _HOLE = 1e12
+# So many lags are compared where none are asked for.
+_MOST_LAGS = 5
 # Below the smallest p-value that is told apart from 0, the test statistic decides.
 _SMALLEST = 1e-300
 
@@ -53,15 +57,15 @@ _SMALLEST = 1e-300
 class PcmciConfig(Configuration):
     """PCMCI. The defaults are those of CUTS's experiments with DREAM-3."""
 
-    lags: int = 5
-    """Steps into the past that are tested (tau_max)."""
+    lags: int | None = 5
+    """Steps into the past that are tested (tau_max). None: as many, up to 5, as foretell held-back parts best."""
     alpha: float = 0.05
     """Level at which the first stage keeps possible parents (pc_alpha)."""
     test: Independence = "partial-correlation"
     """"robust-partial-correlation": every variable's values are first replaced by normal quantiles of their ranks."""
 
     def __post_init__(self) -> None:
-        require(self.lags >= 1, f"lags must be at least 1, not {self.lags}")
+        require(self.lags is None or self.lags >= 1, f"lags must be at least 1 or None, not {self.lags}")
         require(0.0 < self.alpha < 1.0, f"alpha must lie between 0 and 1, not {self.alpha}")
 
 
@@ -75,16 +79,20 @@ class PcmciDiscoverer(Discoverer[PcmciConfig]):
 
     def find(self, recording: Recording) -> Evidence:
         tigramite = _Tigramite.load(self.config.test)
-        self.require_steps(recording, self.config.lags + 2)
+        lags = self.config.lags
+        if lags is None:
+            self.require_steps(recording, 3)
+            lags = steps_worth_looking_at(recording, most=min(_MOST_LAGS, recording.values.shape[1] - 2))
+        self.require_steps(recording, lags + 2)
         try:
-            by_lag = self._tested(tigramite, recording)
+            by_lag = self._tested(tigramite, recording, lags)
         except ValueError as error:
             raise InputError(f"pcmci: too few complete samples for a test ({error}); try fewer lags") from error
         return Evidence(by_lag.max(0), by_lag)
 
-    def _tested(self, tigramite: _Tigramite, recording: Recording) -> NDArray[np.float64]:
+    def _tested(self, tigramite: _Tigramite, recording: Recording, lags: int) -> NDArray[np.float64]:
         """(lags, N, N)"""
-        lags, count = self.config.lags, recording.variables
+        count = recording.variables
         analysis = tigramite.analysis(recording, lags)
         candidates = {(source, -lag): "-?>" for source in range(count) for lag in range(1, lags + 1)}
 

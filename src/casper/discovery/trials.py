@@ -65,7 +65,7 @@ _METHODS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 )
 # What DREAM-3's networks tell lies in the first steps of each trajectory, where they return from a random state.
 # The second stage of PCMCI asks for twice as many steps of the past as there are lags: with five none of these is left.
-_ONLY_DREAM3: tuple[tuple[str, str, dict[str, Any]], ...] = (("PCMCI, one lag", "pcmci", {"lags": 1}),)
+_ONLY_DREAM3: tuple[tuple[str, str, dict[str, Any]], ...] = (("PCMCI, lags chosen", "pcmci", {"lags": None}),)
 _SEEDS = dict.fromkeys((("causal-simulated", f"wind, 30 % {kind}") for kind in ("points", "blocks")), 3)
 TRIAL_TABLES = ("dream3", "causal-simulated", "stability")
 STABILITY_CLASSES = (0.0, 0.2, 0.4, 0.6, 0.8)
