@@ -22,6 +22,7 @@ from casper.discovery.systems import SYSTEMS, KnownSystem, with_holes
 from casper.errors import InputError
 from casper.trial_results import FOLDER
 
+_PAPERS_RECIPE = "CASPER, the paper's recipe"
 _PAPER = {
     "task": "imputation", "measure": "rho", "pool": "max", "constrained": False, "width": 32, "layers": 2,
     "prompts": 1000, "sensor_spread": 0.02, "epochs": 20,
@@ -54,7 +55,7 @@ class Trial:
 
 _METHODS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("CASPER", "casper", {}),
-    ("CASPER, the paper's recipe", "casper", _PAPER),
+    (_PAPERS_RECIPE, "casper", _PAPER),
     ("PCMCI", "pcmci", {}),
     ("NGC", "ngc", {}),
     ("eSRU", "esru", {}),
@@ -62,10 +63,12 @@ _METHODS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("NGM", "ngm", {}),
     ("CUTS", "cuts", {}),
     ("Granger, linear", "granger", {}),
+    ("PCMCI, lags chosen", "pcmci", {"lags": None}),
 )
-# What DREAM-3's networks tell lies in the first steps of each trajectory, where they return from a random state.
-# The second stage of PCMCI asks for twice as many steps of the past as there are lags: with five none of these is left.
-_ONLY_DREAM3: tuple[tuple[str, str, dict[str, Any]], ...] = (("PCMCI, lags chosen", "pcmci", {"lags": None}),)
+# The paper's recipe is for DREAM-3. What its networks tell lies in the first steps of each trajectory, where they
+# return from a random state. The second stage of PCMCI asks for twice as many steps of the past as there are lags: with
+# five none of these is left.
+_ONLY_DREAM3 = (_PAPERS_RECIPE, "PCMCI, lags chosen")
 _SEEDS = dict.fromkeys((("causal-simulated", f"wind, 30 % {kind}") for kind in ("points", "blocks")), 3)
 TRIAL_TABLES = ("dream3", "causal-simulated", "stability")
 STABILITY_CLASSES = (0.0, 0.2, 0.4, 0.6, 0.8)
@@ -85,18 +88,19 @@ def trials_of(
         every = list(DREAM3_NAMES)
     else:
         every = [f"{system}, {missing}" for system in SYSTEMS for missing in _MISSING]
-    methods, refits = (*_METHODS, *(_ONLY_DREAM3 if table == "dream3" else ())), 0
+    methods = [one for one in enumerate(_METHODS) if table == "dream3" or one[1][0] not in _ONLY_DREAM3]
+    refits = 0
     if table == "stability":  # every method is asked eleven times: one kind of holes is enough
         every = [name for name in every if name.endswith("30 % points")]
-        methods, refits = [one for one in _METHODS if one[0] in _ROWS_OF_STABILITY], _REFITS
-    for what, given, known in (("data set", datasets, every), ("row", rows, [label for label, _, _ in methods])):
+        methods, refits = [one for one in methods if one[1][0] in _ROWS_OF_STABILITY], _REFITS
+    for what, given, known in (("data set", datasets, every), ("row", rows, [label for _, (label, _, _) in methods])):
         unknown = [one for one in given if one not in known]
         if unknown:
             raise InputError(f"the table {table} has no {what} {unknown[0]!r}; it has {', '.join(known)}")
     return [
         Trial(table, label, number, dataset, method, seed, settings, refits)
         for dataset in every
-        for number, (label, method, settings) in enumerate(methods)
+        for number, (label, method, settings) in methods
         for seed in seeds or range(_SEEDS.get((table, dataset), 1))
         if (not datasets or dataset in datasets) and (not rows or label in rows)
     ]
