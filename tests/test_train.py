@@ -183,6 +183,28 @@ def test_a_killed_training_resumes_to_bitwise_the_same_weights(
     assert all(torch.equal(tensor, resumed[name]) for name, tensor in whole.items())
 
 
+def test_a_training_with_muon_resumes_to_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options: dict[str, Any] = {
+        "config": TINY.replace(width=16, feed_forward=16), "training": SHORT.replace(optimizer="muon")
+    }  # fmt: skip
+    whole = fit(tmp_path / "whole", **options)
+    draw, left = TrainingMasks.draw, [8]
+
+    def interrupted(self: TrainingMasks, *arguments: Any) -> torch.Tensor:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return draw(self, *arguments)
+
+    monkeypatch.setattr(TrainingMasks, "draw", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fit(tmp_path / "part", **options)
+    monkeypatch.setattr(TrainingMasks, "draw", draw)
+    assert_identical(fit(tmp_path / "part", resume=True, **options), whole)
+    by_adam = fit(tmp_path / "adam", config=options["config"])
+    assert not torch.equal(by_adam.weights["decoder.query.0.weight"], whole.weights["decoder.query.0.weight"])
+
+
 def test_resuming_a_finished_training_gives_its_result(uninterrupted: tuple[Path, TrainingResult]) -> None:
     folder, result = uninterrupted
     again = fit(folder, resume=True)
@@ -360,12 +382,16 @@ def test_gates_become_steep_in_the_course_of_training_and_stay_so(tmp_path: Path
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
 def test_a_recorded_step_gives_bitwise_what_the_step_itself_gives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    optimizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorded = fit(tmp_path / "recorded", accelerator="cuda")
+    options: dict[str, Any] = {
+        "config": TINY.replace(width=16), "training": SHORT.replace(optimizer=optimizer), "accelerator": "cuda"
+    }  # fmt: skip
+    recorded = fit(tmp_path / "recorded", **options)
     monkeypatch.setattr(training_step, "_WARM_UP", 1_000_000)
-    assert_identical(fit(tmp_path / "step by step", accelerator="cuda"), recorded)
+    assert_identical(fit(tmp_path / "step by step", **options), recorded)
 
 
 @pytest.mark.gpu
