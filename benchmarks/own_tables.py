@@ -22,11 +22,10 @@ from numpy.typing import NDArray
 from benchmarks.measure import first_line
 from benchmarks.record import Record, default_path, make_console
 from casper.calibration import LONGEST_GAPS
-from casper.cell_facts import gap_lengths
 from casper.datasets import data_folder
 from casper.errors import InputError
 from casper.interval_scores import gap_names
-from casper.masks import hide_blocks, hide_points
+from casper.masks import gap_lengths, hide_blocks, hide_points
 from casper.methods import has_network, make_imputer
 
 Table = tuple[pd.DataFrame, pd.DataFrame]

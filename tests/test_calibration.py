@@ -10,7 +10,7 @@ import pytest
 
 from casper import InputError, calibration
 from casper.calibration import FEWEST_CELLS, Calibration, HeldBack
-from casper.cell_facts import FACTS, Cells
+from casper.cell_facts import FACTS, Cells, beside_a_reading
 
 SENSORS = 5
 
@@ -143,6 +143,34 @@ def test_it_goes_through_tensors_and_comes_back() -> None:
         back.scale(new.facts, new.level, new.sensor), fitted.scale(new.facts, new.level, new.sensor)
     )
     np.testing.assert_array_equal(inside(back, new, 0.5), inside(fitted, new, 0.5))
+
+
+def test_the_ends_of_long_gaps_are_judged_on_their_own() -> None:
+    """What a failing sensor measures at the end of a gap is odd, in a way that no line through facts tells."""
+    fitted, new = (with_odd_ends(seed) for seed in (0, 1))
+    held = inside(Calibration.fit(fitted, sensors=SENSORS), new, 0.5)
+    at_end = beside_a_reading(new.facts) & (new.gap > 6)
+    for gap in (12, 60):
+        assert held[at_end & (new.gap == gap)].mean() == pytest.approx(0.5, abs=0.06)
+        assert held[~at_end & (new.gap == gap)].mean() == pytest.approx(0.5, abs=0.03)
+
+
+def with_odd_ends(seed: int) -> HeldBack:
+    random = np.random.default_rng(seed)
+    made = cells(seed=seed)
+    made.facts[:, 0] = np.log1p(random.choice([1, 2, 3, 8], size=len(made.gap), p=[0.1, 0.3, 0.3, 0.3]))
+    at_end = beside_a_reading(made.facts) & (made.gap > 6)
+    odd = at_end & (random.random(len(at_end)) < 0.5)  # half of them are far off, the others as usual
+    return replace(made, error=np.where(odd, made.error + np.float32(20), made.error))
+
+
+def test_error_bars_of_a_version_that_did_not_set_the_ends_of_gaps_apart_are_read() -> None:
+    fitted = Calibration.fit(cells(), sensors=SENSORS).to_tensors()
+    older = {**fitted, "quantiles": fitted["quantiles"][:20]}
+    back = Calibration.from_tensors(older)
+    assert back is not None
+    assert back.quantiles.shape == fitted["quantiles"].shape
+    np.testing.assert_array_equal(back.quantiles[20:], fitted["quantiles"][10:20])
 
 
 def test_error_bars_of_a_version_without_leaning_quantiles_are_read() -> None:

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from casper import cell_facts
-from casper.cell_facts import FACTS, Cells, cells_with_facts, gap_lengths
+from casper.cell_facts import FACTS, Cells, cells_with_facts
 from casper.graph import SensorGraph
+from casper.masks import gap_lengths
 
 STEPS, SENSORS, AROUND = 60, 4, 5
 

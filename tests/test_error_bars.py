@@ -12,15 +12,17 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from casper import Casper, InputError, make_imputer
+from casper import Casper, InputError, calibrated, make_imputer
 from casper.baselines.kriging import KrigingImputer
-from casper.calibration import Calibration
+from casper.calibration import Calibration, HeldBack
+from casper.cell_facts import beside_a_reading
 from casper.checkpoint import read_tensors, write_tensors
 from casper.datasets import Benchmark
 from casper.evaluate import evaluate
 from casper.filled import Filled
 from casper.frame import from_arrays
 from casper.interval_scores import _standard_error, gap_names
+from casper.masks import LONG_GAP, beside_long_gaps
 from casper.simulate import Holes, Simulation, simulate
 
 SHARES = (0.5, 0.9)
@@ -122,6 +124,23 @@ def test_more_draws_judge_by_more_readings(tiny_folder: Path, six_sensors: Simul
     assert thrice.held_back_mae == pytest.approx(np.concatenate(shown).mean())
     with pytest.raises(InputError, match="at least once"):
         once.calibrate(six_sensors.table, draws=0)
+
+
+@pytest.mark.parametrize("fewest", [1, 10**9])
+def test_ends_of_copied_gaps_are_judged_only_where_real_ones_are_too_few(
+    fewest: int, tiny_folder: Path, six_sensors: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Casper.from_pretrained(tiny_folder, device="cpu")
+    frame = model.to_frame(six_sensors.table)
+    judged = list[HeldBack]()
+    monkeypatch.setattr(calibrated, "FEWEST_OF_A_GROUP", fewest)
+    monkeypatch.setattr(Calibration, "fit", lambda cells, *, sensors: judged.append(cells))
+    model.calibrate_frame(frame, *(model.hold_back(frame, draw=draw) for draw in range(20)))
+    (cells,) = judged
+    at_end = beside_a_reading(cells.facts) & (cells.gap > LONG_GAP)
+    beside = beside_long_gaps(frame.observed)[cells.step, cells.sensor]
+    assert (at_end & beside).any()
+    assert (at_end & ~beside).any() == (fewest > 1)
 
 
 def test_readings_of_some_steps_alone_are_held_back(tiny_folder: Path, six_sensors: Simulation) -> None:

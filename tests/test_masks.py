@@ -11,14 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from casper.cell_facts import gap_lengths
 from casper.errors import InputError
 from casper.masks import (
+    LONG_GAP,
+    beside_long_gaps,
     draw_faults_and_noise,
+    gap_lengths,
     hide_blocks,
     hide_like_gaps,
     hide_points,
     hide_sensors,
+    lengthen_gaps,
     next_month_pattern,
 )
 
@@ -262,3 +265,47 @@ def test_a_large_table_takes_seconds_not_minutes():
     before = time.perf_counter()
     hide_like_gaps(observed, share=0.1, rng=rng())
     assert time.perf_counter() - before < 5
+
+
+# ---- gaps made longer
+
+
+def with_long_gaps(sensors: int = 12) -> NDArray[np.bool_]:
+    """Outages of 3 to 40 steps here and there, and points; the last sensor reads but now and then."""
+    observed = rng(20).random((3000, sensors)) > 0.1
+    observed &= ~hide_blocks(np.ones_like(observed), share=0.2, shortest=3, longest=40, rng=rng(21))
+    observed[:, -1] = np.arange(3000) % 20 == 0
+    return observed
+
+
+def test_only_what_is_beside_a_long_gap_makes_it_longer() -> None:
+    observed = with_long_gaps()
+    hidden = lengthen_gaps(observed, share=0.01, rng=rng(22))
+    assert hidden.any()
+    assert not (hidden & ~observed).any()
+    assert not (hidden & ~beside_long_gaps(observed)).any()
+    long = gap_lengths(observed) > LONG_GAP
+    for step, sensor in np.argwhere(beside_long_gaps(observed)):
+        assert long[max(0, step - 3) : step + 4, sensor].any()
+    # Every hidden cell continues a gap: no hole between visible cells.
+    assert (gap_lengths(observed & ~hidden)[hidden] > LONG_GAP).all()
+
+
+def test_no_more_is_hidden_beside_gaps_than_the_share_and_a_tenth_of_a_sensor() -> None:
+    observed = with_long_gaps()
+    hidden = [lengthen_gaps(observed, share=0.005, rng=rng(seed)) for seed in range(40)]
+    # Where a gap's neighbours are holes themselves, fewer readings are there to hide.
+    assert 0.5 < np.mean([one.sum() for one in hidden]) / (0.005 * observed.sum()) < 1
+    generous = [lengthen_gaps(observed, share=0.5, rng=rng(seed)) for seed in range(40)]
+    of_a_sensor = np.mean([one.sum(axis=0) for one in generous], axis=0) / observed.sum(axis=0)
+    assert (of_a_sensor < 0.11).all()
+    assert of_a_sensor[-1] > 0.02, "a sensor that reads now and then takes part"
+
+
+def test_a_table_without_long_gaps_loses_nothing_beside_them() -> None:
+    observed = np.ones((300, 4), dtype=bool)
+    observed[10:15, 1] = observed[100:106, 2] = False
+    assert not lengthen_gaps(observed, share=0.1, rng=rng()).any()
+    assert not beside_long_gaps(observed).any()
+    observed[:, 3] = False  # never heard: no end, either
+    assert not lengthen_gaps(observed, share=0.1, rng=rng()).any()

@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from casper.calibration import FEWEST_CELLS, Calibration, HeldBack
+from casper.calibration import FEWEST_CELLS, FEWEST_OF_A_GROUP, Calibration, HeldBack
 from casper.config import TrainingConfig
 from casper.contract import Imputer
 from casper.datasets import Benchmark
 from casper.error_bars import ErrorBars, Reading, draw_error_bars, held_back_cells
 from casper.errors import InputError
 from casper.frame import SensorFrame
-from casper.masks import hide_like_gaps
+from casper.masks import LONG_GAP, beside_long_gaps, gap_lengths, hide_like_gaps, lengthen_gaps
 from casper.windows import spread_stretches
 
 # Scored cells of a benchmark's validation windows that are enough to calibrate error bars on.
@@ -27,6 +27,8 @@ _ENOUGH_HELD_BACK = 20_000
 _MOST_CELLS = 4_000_000
 # ... and more held-back ones than this teach nothing new.
 _MOST_TO_LEARN_FROM = 100_000
+# So much of the readings held back are the ones beside long gaps, of which copied gaps tell nothing.
+_BESIDE_GAPS = 0.2
 DRAWS = 4
 """How often readings of a table are hidden that was not learned from."""
 
@@ -58,7 +60,9 @@ class CalibratedImputer(Imputer):
         random = np.random.default_rng((self.seed, draw) if draw else self.seed)
         steps = np.ones(len(frame.times), dtype=bool) if at is None else at
         held = np.zeros(frame.observed.shape, dtype=bool)
-        held[steps] = hide_like_gaps(frame.observed[steps], share=self.training.validation_share, rng=random)
+        observed, share = frame.observed[steps], self.training.validation_share
+        held[steps] = hide_like_gaps(observed, share=share, rng=random)
+        held[steps] |= lengthen_gaps(observed, share=_BESIDE_GAPS * share, rng=random)
         return held
 
     def calibrate(self, table: pd.DataFrame | SensorFrame, *, draws: int = 1) -> Self:
@@ -108,10 +112,14 @@ class CalibratedImputer(Imputer):
         steps = np.ones(len(frame.times), dtype=bool) if at is None else at
         chosen = spread_stretches(steps, reading.window, _MOST_CELLS // len(frame.sensors) // len(draws))
         self._calibration = self.held_back_mae = self.most_of_the_error = None
+        beside = beside_long_gaps(frame.observed) & chosen[:, None]
+        enough_beside = sum(int((held & beside).sum()) for held in draws) >= FEWEST_OF_A_GROUP
         cells, off = list[HeldBack](), list[NDArray[np.float64]]()
         of_sensor = np.zeros(len(frame.sensors))
         for held in draws:
             looked_at = held & frame.observed & chosen[:, None]
+            if enough_beside:  # then the ends of copied gaps need not stand for those of real ones
+                looked_at &= beside | ~_at_ends_of_long_gaps(frame.observed & ~held)
             if not looked_at.any():
                 continue
             shown = frame.hide(held)
@@ -139,3 +147,11 @@ class CalibratedImputer(Imputer):
     def error_bars(self, frame: SensorFrame, filled: NDArray[np.float64], shares: Sequence[float]) -> ErrorBars:
         assert self._calibration is not None, "asked for before"
         return draw_error_bars(self._calibration, self.reading(), frame, filled, shares)
+
+
+def _at_ends_of_long_gaps(visible: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """(T, N): holes beside a reading."""
+    beside = np.zeros(visible.shape, dtype=bool)
+    beside[1:] |= visible[:-1]
+    beside[:-1] |= visible[1:]
+    return beside & (gap_lengths(visible) > LONG_GAP)

@@ -5,33 +5,39 @@ because some cells are harder than others; it is learned from a few facts about 
 differ not only in their size: some cells are mostly right and sometimes far off, some err to one side. So what is left
 after dividing by the scale has quantiles that lean on the same facts (quantile regression: Koenker and Bassett, 1978),
 and are then set right by the held-back cells' errors (split conformal prediction: Papadopoulos et al., 2002; Lei et
-al., 2018; Romano et al., 2019), taken apart for short and long gaps and for low and high values wherever enough cells
-were held back (Mondrian: Vovk et al., 2003). The split is crosswise (Vovk, 2015): a cell's scale comes from cells of
-other times, and every cell serves both purposes. All of it is one pass over a filled table; nothing is sampled.
+al., 2018; Romano et al., 2019), taken apart for short gaps, long ones and the ends of long ones, and for low and high
+values, wherever enough cells were held back (Mondrian: Vovk et al., 2003). The split is crosswise (Vovk, 2015): a
+cell's scale comes from cells of other times, and every cell serves both purposes. All of it is one pass over a filled
+table; nothing is sampled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from casper.cell_facts import FACTS, Cells, distance_to_readings
+from casper.cell_facts import FACTS, Cells, beside_a_reading, distance_to_readings
 from casper.errors import InputError
+from casper.masks import LONG_GAP
 
 FEWEST_CELLS = 30
 """Held-back cells without which no error bar is worth its name."""
-LONGEST_GAPS = (1, 6, 24)
+LONGEST_GAPS = (1, LONG_GAP, 24)
 """Upper ends, in steps, of the classes of gaps; the last class has none."""
 WIDEST = 0.98
 """The largest share of errors that an interval can be asked to hold."""
+FEWEST_OF_A_GROUP = 150
+"""Held-back cells from which a group of cells can be judged on its own."""
 
-_FEWEST_OF_A_GROUP = 150
+_GAP_CLASSES, _SHORT_CLASSES = len(LONGEST_GAPS) + 1, 1 + LONGEST_GAPS.index(LONG_GAP)
+# The ends of long gaps are classes of their own, after the others.
+_PLACES = _GAP_CLASSES + (_GAP_CLASSES - _SHORT_CLASSES)
 _LEVEL_CLASSES = 5
 # Where the level's function may bend, by how many cells there are to learn it from.
 _KNOTS = {0: (0.02, 0.2, 0.5, 0.8, 0.98), 5000: (0.01, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.99)}
@@ -123,7 +129,7 @@ class Calibration:
         middle = np.array([log_scale.mean(), log_scale.std() + 1e-6])
         design = _with_scale(design, log_scale, middle)
         leaning = _fit_leaning(design, left)
-        groups = _groups_of_cells(_gap_class(cells.gap), np.searchsorted(borders, cells.level))
+        groups = _groups_of_cells(_place_class(cells.gap, cells.facts), np.searchsorted(borders, cells.level))
         quantiles = np.stack(
             [_quantiles(groups, left - design @ _at(leaning, _LEANING, p), p) for p in _LEVELS], axis=1
         )
@@ -146,7 +152,7 @@ class Calibration:
         as above."""
         for share in shares:
             check_share(share)
-        group = _gap_class(cells.gap) * _LEVEL_CLASSES + np.searchsorted(self.borders, level)
+        group = _place_class(cells.gap, cells.facts) * _LEVEL_CLASSES + np.searchsorted(self.borders, level)
         lines = np.stack([_at(self.leaning, _LEANING, p) for p in _LEVELS[_WRITTEN]], axis=1)
         ends = np.empty((len(shares), 2, len(level)))
         for first in range(0, len(level), _CELLS_AT_ONCE):
@@ -186,6 +192,9 @@ class Calibration:
             upright = torch.zeros(len(_LEANING), len(tensors["slopes"]) + 1, dtype=torch.float64)
             middle, anywhere = torch.tensor([0.0, 1.0]).double(), torch.tensor(torch.inf).double()
             tensors = {**tensors, "middle": middle, "leaning": upright, "farthest": anywhere}
+        quantiles = tensors.get("quantiles", torch.zeros(0))
+        if len(quantiles) == _GAP_CLASSES * _LEVEL_CLASSES:  # of a version in which the ends of gaps were like the rest
+            tensors = {**tensors, "quantiles": torch.cat((quantiles, quantiles[_SHORT_CLASSES * _LEVEL_CLASSES :]))}
         if set(tensors) != {field.name for field in fields(cls)} or len(tensors["centre"]) != len(FACTS):
             return None
         return cls(**{field.name: tensors[field.name].numpy() for field in fields(cls)})
@@ -223,8 +232,11 @@ def _hats(level: NDArray[np.float32], knots: NDArray[np.float64]) -> NDArray[np.
     return hats[:, 1:]
 
 
-def _gap_class(gap: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.searchsorted(LONGEST_GAPS, gap)
+def _place_class(gap: NDArray[np.int64], facts: NDArray[np.float32]) -> NDArray[np.int64]:
+    """(C,): the class of the gap, or of the ends of such gaps."""
+    of_gap = np.searchsorted(LONGEST_GAPS, gap)
+    at_end = (of_gap >= _SHORT_CLASSES) & beside_a_reading(facts)
+    return of_gap + at_end * (_PLACES - _GAP_CLASSES)
 
 
 def _part_of_time(step: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -312,16 +324,23 @@ def _fit_leaning(design: NDArray[np.float64], left: NDArray[np.float64]) -> NDAr
     return slopes.detach().numpy()
 
 
-def _groups_of_cells(gap_class: NDArray[np.int64], level_class: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """(gap classes * level classes): the cells of the group, or of its gaps, or of its level, or all, if too few."""
-    everything = np.arange(len(gap_class))
+def _groups_of_cells(place_class: NDArray[np.int64], level_class: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """(place classes * level classes): the cells of the group, or if they are too few, of its place, of its gaps, of
+    its level, or all."""
+    everything = np.arange(len(place_class))
+    gap_class = _gap_of_place(place_class)
     groups: list[NDArray[np.int64]] = []
-    for gaps in range(len(LONGEST_GAPS) + 1):
+    for place in range(_PLACES):
+        here, of_gap = place_class == place, gap_class == _gap_of_place(place)
         for levels in range(_LEVEL_CLASSES):
-            of_gap, of_level = gap_class == gaps, level_class == levels
-            candidates = (np.flatnonzero(of_gap & of_level), np.flatnonzero(of_gap), np.flatnonzero(of_level))
-            groups.append(next((one for one in candidates if len(one) >= _FEWEST_OF_A_GROUP), everything))
+            of_level = level_class == levels
+            candidates = map(np.flatnonzero, (here & of_level, here, of_gap, of_level))
+            groups.append(next((one for one in candidates if len(one) >= FEWEST_OF_A_GROUP), everything))
     return groups
+
+
+def _gap_of_place(place: Any) -> Any:
+    return place - (_PLACES - _GAP_CLASSES) * (place >= _GAP_CLASSES)
 
 
 def _quantiles(groups: list[NDArray[np.int64]], left: NDArray[np.float64], level: float) -> NDArray[np.float64]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from casper.graph import SensorGraph
+from casper.masks import nearest_readings, steps_between
 
 FACTS = (
     "steps to the nearest reading of the sensor",
@@ -57,7 +58,7 @@ def cells_with_facts(
     scaled, visible, estimate, wanted: (T, N). around: how many steps before and after a cell count as its time.
     """
     listens_to = _listens_to(graph)
-    before, after = _nearest_readings(visible)
+    before, after = nearest_readings(visible)
     for first in range(0, len(scaled), _ROWS_AT_ONCE):
         rows = slice(first, min(first + _ROWS_AT_ONCE, len(scaled)))
         step, sensor = np.nonzero(wanted[rows])
@@ -76,7 +77,7 @@ def cells_with_facts(
         variance = _summed(listens_to, np.square(readings)) / np.maximum(weight, 1e-6) - np.square(mean)
         mine = _restless(readings, seen, around)
         theirs, heard = _summed(listens_to, np.nan_to_num(mine)), _summed(listens_to, np.isfinite(mine) * np.float32(1))
-        silent_for = _distance(*_nearest_readings(weight > 0), (inner, sensor))
+        silent_for = _distance(*nearest_readings(weight > 0), (inner, sensor))
         line = _line(scaled, before[at], after[at], at)
         some, guess = weight[inner, sensor] > 0, estimate[at]
         with np.errstate(invalid="ignore"):
@@ -91,24 +92,18 @@ def cells_with_facts(
                 _log(np.abs(guess - line)),
                 np.where(some, _log(np.abs(guess - mean[inner, sensor])), np.nan),
             )
-        gap = _steps_between(before[at], after[at], len(scaled))
+        gap = steps_between(before[at], after[at], len(scaled))
         yield Cells(at[0], sensor, np.stack(facts, axis=1).astype(np.float32), gap)
+
+
+def beside_a_reading(facts: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """(C,): whether the sensor has a reading one step away."""
+    return facts[:, 0] < np.log1p(1.5)
 
 
 def distance_to_readings(facts: NDArray[np.float32]) -> NDArray[np.float32]:
     """(C,): the logarithm of 1 + the steps to the nearest reading of the sensor or of its neighbours."""
     return np.minimum(facts[:, 0], facts[:, 3])
-
-
-def gap_lengths(visible: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """(T, N): how many steps the gap has that a hole belongs to, 0 for readings."""
-    before, after = _nearest_readings(visible)
-    return np.where(visible, 0, _steps_between(before, after, len(visible)))
-
-
-def _steps_between(before: NDArray[np.int32], after: NDArray[np.int32], steps: int) -> NDArray[np.int64]:
-    """Without the two readings; a gap at an end of the table ends there."""
-    return (np.minimum(after, steps) - np.maximum(before, -1) - 1).astype(np.int64)
 
 
 def _listens_to(graph: SensorGraph) -> sparse.csr_matrix:
@@ -120,15 +115,6 @@ def _listens_to(graph: SensorGraph) -> sparse.csr_matrix:
 def _summed(listens_to: sparse.csr_matrix, rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """(T, N) -> (T, N), over the neighbours of each sensor."""
     return np.asarray(listens_to @ rows.T).T
-
-
-def _nearest_readings(visible: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """(T, N) each: the step of the last reading at or before, and of the first at or after; far away if none."""
-    steps = len(visible)
-    step = np.arange(steps, dtype=np.int32)[:, None]
-    before = np.maximum.accumulate(np.where(visible, step, np.int32(-steps)), axis=0)
-    after = np.minimum.accumulate(np.where(visible, step, np.int32(2 * steps))[::-1], axis=0)[::-1]
-    return before, after
 
 
 def _distance(

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from casper.calibration import LONGEST_GAPS
-from casper.cell_facts import gap_lengths
 from casper.contract import Imputer
 from casper.datasets import Benchmark
 from casper.error_bars import ErrorBars
+from casper.masks import gap_lengths
 
 SHARES = (0.5, 0.9)
 """Of the intervals whose coverage is told."""

@@ -11,7 +11,7 @@ from casper.causal import CausalGraph
 from casper.filled import Filled
 from casper.frame import SensorFrame, to_frame
 from casper.imputer import Casper
-from casper.masks import hide_like_gaps
+from casper.masks import hide_like_gaps, lengthen_gaps
 from casper.report import hidden_check, series
 from casper.report.arrows import lag_classes, network, pair_shares
 from casper.report.coverage import MOST_ROWS, MOST_TIME_BINS, coverage
@@ -110,7 +110,9 @@ def test_a_series_of_zeros_is_shown_too() -> None:
 
 def test_the_hidden_cells_are_those_that_fitting_held_back(barred_casper: Casper, six_sensors: Simulation) -> None:
     frame = to_frame(six_sensors.table)
-    drawn = hide_like_gaps(frame.observed, share=0.2, rng=np.random.default_rng(barred_casper.seed))
+    random = np.random.default_rng(barred_casper.seed)
+    drawn = hide_like_gaps(frame.observed, share=0.2, rng=random)
+    drawn |= lengthen_gaps(frame.observed, share=0.04, rng=random)
     np.testing.assert_array_equal(hidden_check.held_back(barred_casper, frame), drawn)
     shuffled = to_frame(six_sensors.table.iloc[:, ::-1])
     np.testing.assert_array_equal(hidden_check.held_back(barred_casper, shuffled), drawn[:, ::-1])

@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 
 from casper.baselines.linear import interpolate
 from casper.calibrated import CalibratedImputer
-from casper.cell_facts import gap_lengths
 from casper.check import GAP_LENGTHS
 from casper.contract import Imputer
 from casper.errors import InputError
 from casper.frame import SensorFrame
-from casper.masks import hide_like_gaps
+from casper.masks import gap_lengths, hide_like_gaps
 
 USUAL_SHARE = 0.05
 MOST_CELLS = 4_000_000
