@@ -157,6 +157,17 @@ def test_as_many_edges_are_printed_as_are_asked_for(command: Command, series: pd
     assert printed == {0: 0, 2: 2, 5: 5}
 
 
+def test_only_the_strongest_pairs_are_written_if_that_is_asked_for(command: Command, series: pd.DataFrame) -> None:
+    arguments = ("discover", "series.csv", "--method", "cuts", "-q", "--missing-value", "-999", *FEW_EPOCHS)
+    succeeds(command(*arguments, "-o", "all.json"))
+    succeeds(command(*arguments, "-o", "two.graphml", "--strongest", 2))
+    everything, two = CausalGraph.read("all.json"), CausalGraph.read("two.graphml")
+    assert len(everything) > 2
+    pd.testing.assert_frame_equal(two.edges, everything.pairs().strongest(2).edges)
+    assert two.sensors == everything.sensors
+    assert two.origin["strongest"] == 2, "the file says that it is not the whole graph"
+
+
 def test_a_discovered_graph_is_drawn_as_a_matrix_or_on_a_map(command: Command, series: pd.DataFrame) -> None:
     arguments = ("discover", "series.csv", "--method", "cuts", "-q", "--missing-value", "-999", *FEW_EPOCHS)
     told = succeeds(command(*arguments, "-o", "one.json", "--picture", "matrix.svg"))

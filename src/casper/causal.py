@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from casper.errors import InputError, some
-from casper.files import atomic
 from casper.graph import graph_from_coordinates
 
 if TYPE_CHECKING:
@@ -21,9 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLUMNS = ("source", "target", "lag", "weight", "stability")
-SelfPairs = Literal["left out", "negatives"]
-"""How pairs of a sensor with itself count when a graph is compared with the truth."""
-_FORMAT = "casper-causal-graph-1"
+SelfPairs = Literal["offdiag", "cuts"]
+"""How pairs of a sensor with itself count when a graph is compared with the truth; files of results say it so, too."""
 MEANINGS = {
     "weight": "the share of a value's message that comes from the source at that lag",
     "attention": "the share of the attention that goes to the source at that lag, before the gates",
@@ -204,20 +201,23 @@ class CausalGraph:
         return pd.DataFrame(weights, index=index, columns=pd.Index(self.sensors, name="target"))
 
     def compare(
-        self, truth: CausalGraph | pd.DataFrame | ArrayLike, *, self_pairs: SelfPairs = "left out"
+        self, truth: CausalGraph | pd.DataFrame | ArrayLike, *, self_pairs: SelfPairs = "offdiag"
     ) -> dict[str, float]:
         """How well this graph finds the true one's pairs, whatever their lags.
 
         truth: a graph, a table of edges (source, target), or a matrix with sources in rows; its weights only say
         whether there is an edge. AUROC and AUPRC rank all pairs by weight. F1, precision, recall and the structural
         Hamming distance (missing + wrong edges) are of the graph as it stands, and f1_best of its best threshold.
-        self_pairs: "left out", or "negatives": as CUTS scores DREAM-3, all N x N pairs with the true diagonal empty.
+        self_pairs: "offdiag" leaves them out; "cuts", as CUTS scores DREAM-3, takes all N x N pairs, with the true
+        diagonal empty.
         """
         from sklearn.metrics import average_precision_score, precision_recall_curve, roc_auc_score
 
+        if self_pairs not in get_args(SelfPairs):
+            raise InputError(f"self_pairs={self_pairs!r} is not known; choose one of {', '.join(get_args(SelfPairs))}")
         wanted, found = self._truth(truth), self.matrix().to_numpy()
         diagonal = np.eye(len(self.sensors), dtype=bool)
-        pairs = np.ones_like(wanted) if self_pairs == "negatives" else ~diagonal
+        pairs = np.ones_like(wanted) if self_pairs == "cuts" else ~diagonal
         actual, score = (wanted & ~diagonal)[pairs], found[pairs]
         if actual.all() or not actual.any():
             raise InputError("the true graph has no edges, or all of them: there is nothing to tell apart")
@@ -277,32 +277,24 @@ class CausalGraph:
         return graph
 
     def write(self, path: str | Path) -> Path:
-        """By the name's ending: .json (everything), .graphml, .parquet or .csv (the edges)."""
-        path = Path(path)
-        if path.suffix not in _WRITERS:
-            raise InputError(f"{path}: a graph is written as {', '.join(_WRITERS)}")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic(path) as temporary:
-            _WRITERS[path.suffix](self, temporary)
-        return path
+        """By the name's ending: .json, .graphml and .parquet hold all of the graph, .csv only its edges.
+
+        A CSV has no place for more: sensors without edges, the step's length and the origin are lost, see `read`.
+        """
+        from casper.graph_files import write_graph
+
+        return write_graph(self, Path(path))
 
     @classmethod
-    def read(cls, path: str | Path) -> Self:
-        """A graph written as JSON, or edges written as Parquet or CSV (whose sensors are the ones that have edges)."""
-        path = Path(path)
-        if path.suffix in (".parquet", ".csv"):
-            named = {"source": str, "target": str}
-            edges = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, dtype=named)
-            return cls.build(sorted({*edges.get("source", ()), *edges.get("target", ())}), edges)
-        try:
-            held = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise InputError(f"{path} is not JSON: {error}") from error
-        if not isinstance(held, dict) or held.get("format") != _FORMAT:
-            raise InputError(f"{path} does not hold a causal graph")
-        step = None if held["step_seconds"] is None else pd.Timedelta(seconds=held["step_seconds"])
-        edges = pd.DataFrame(held["edges"], columns=list(COLUMNS))
-        return cls.build(held["sensors"], edges, step=step, origin=held["origin"])
+    def read(cls, path: str | Path, *, sensors: Sequence[str] | None = None) -> Self:
+        """A graph that `write` wrote, or edges in Parquet, GraphML or CSV written by somebody else.
+
+        sensors: of a CSV, or of somebody else's Parquet file, which do not name those without edges; without it the
+        sensors are the ones that have edges. A CSV does not tell the step's length and the origin either.
+        """
+        from casper.graph_files import read_graph
+
+        return read_graph(cls, Path(path), sensors)
 
     @property
     def meaning(self) -> str | None:
@@ -336,42 +328,6 @@ class CausalGraph:
 
     def __repr__(self) -> str:
         return f"CausalGraph({len(self.sensors)} sensors, {len(self.edges)} edges)"
-
-
-def _write_json(graph: CausalGraph, path: Path) -> None:
-    held = {
-        "format": _FORMAT,
-        "sensors": list(graph.sensors),
-        "step_seconds": None if graph.step is None else graph.step.total_seconds(),
-        "origin": dict(graph.origin),
-        "edges": graph.records(),
-    }
-    path.write_text(json.dumps(held, indent=1), encoding="utf-8")
-
-
-def _write_graphml(graph: CausalGraph, path: Path) -> None:
-    import networkx as nx
-
-    nx.write_graphml(graph.to_networkx(), path)
-
-
-def _write_csv(graph: CausalGraph, path: Path) -> None:
-    """Durations in text are hard to read, most of all negative ones: a delay is told in seconds."""
-    frame = graph.to_frame()
-    if "delay" in frame:
-        frame["delay_seconds"] = frame.pop("delay").dt.total_seconds()
-    frame.to_csv(path, index=False)
-
-
-_WRITERS: dict[str, Callable[[CausalGraph, Path], object]] = {
-    ".json": _write_json,
-    ".graphml": _write_graphml,
-    ".parquet": lambda graph, path: graph.to_frame().to_parquet(path),
-    ".csv": _write_csv,
-}
-
-
-GRAPH_SUFFIXES = tuple(_WRITERS)
 
 
 def _numbers(count: int) -> list[str]:

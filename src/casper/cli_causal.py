@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from casper.causal import CausalGraph
     from casper.imputer import Casper
 
-_GRAPH_FILE = "File for the graph: .json (everything), .graphml, .parquet or .csv (edges)."
+_GRAPH_FILE = "File for the graph: .json, .graphml or .parquet (everything), or .csv (edges)."
 Model = Annotated[str, typer.Option(help="Folder of a fitted model, or the name of shipped weights.")]
 GraphOut = Annotated[Path, typer.Option("--out", "-o", help=_GRAPH_FILE)]
 Layer = Annotated[int | None, typer.Option(help="Only this layer of the model; otherwise the mean of all.")]
@@ -165,10 +166,18 @@ def discover(
     table: Table,
     out: GraphOut,
     method: Annotated[
-        str, typer.Option(help="casper, pcmci, ngc, esru, lccm, ngm or cuts (see `casper methods`).")
+        str, typer.Option(help="casper, pcmci, ngc, esru, lccm, ngm, cuts or granger (see `casper methods`).")
     ] = "casper",
     refits: Annotated[int, typer.Option(min=0, help="Look again at so many resampled series for stability.")] = 0,
     top: Annotated[int, typer.Option(min=0, help="Print so many of the strongest edges.")] = 8,
+    strongest: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Write only so many of the strongest pairs of two sensors, each at its strongest lag; 0: all there "
+            "is, since comparisons with a true graph, such as AUROC, need the scores of all pairs.",
+        ),
+    ] = 0,
     picture: Annotated[
         Path | None,
         typer.Option(help="Also draw it, .png, .svg or .pdf: a matrix, or with --sensors arrows on a map."),
@@ -231,6 +240,8 @@ def discover(
             tell=tell,
             **chosen,
         )
+    if strongest:
+        found = replace(found.pairs().strongest(strongest), origin={**found.origin, "strongest": strongest})
     found.write(out)
     _tell(found, out, most=top)
     if picture is not None:
@@ -245,8 +256,8 @@ def _casper(name: str, device: Device, *, quiet: bool) -> Casper:
 
 def _check_files(out: Path, picture: Path | None, *, force: bool) -> None:
     """Before any work is done."""
-    from casper.causal import GRAPH_SUFFIXES
     from casper.files import refuse_overwriting
+    from casper.graph_files import GRAPH_SUFFIXES
     from casper.report.style import check_suffix
 
     if out.suffix not in GRAPH_SUFFIXES:

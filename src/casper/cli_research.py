@@ -130,8 +130,8 @@ def reproduce(
     table: Annotated[
         str,
         typer.Argument(
-            help="main, baselines, sampling, ablation, sparsity, prompts, gates, recipe, dream3, causal-simulated, "
-            "stability."
+            help="main, baselines, sampling, ablation, sparsity, prompts, gates, recipe, rehearsal, dream3, "
+            "causal-simulated, stability."
         ),
     ],
     dataset: Annotated[list[str] | None, typer.Option(help="Only this data set (repeat for more).")] = None,

@@ -153,8 +153,8 @@ def _do(trial: Trial, room: TrialRoom) -> dict[str, dict[str, float]]:
         graph = _found(trial, room, system.series)
     finished = time.time()
     scores = {
-        "cuts": graph.compare(truth, self_pairs="negatives"),
-        "offdiag": graph.compare(truth, self_pairs="left out"),
+        "cuts": graph.compare(truth, self_pairs="cuts"),
+        "offdiag": graph.compare(truth, self_pairs="offdiag"),
     }
     if sensors is not None:
         scores["neighbours"] = graph.between_neighbours(sensors).compare(truth)
