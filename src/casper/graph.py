@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from casper.errors import InputError
 from casper.frame import match_sensors
+from casper.sensors import on_plane
 
 if TYPE_CHECKING:
     from casper.frame import SensorFrame
@@ -183,7 +184,8 @@ def graph_from_coordinates(
         width = kernel_width(distances)
         np.fill_diagonal(distances, np.inf)
         nearest, km = _smallest_per_row(distances, count=max_neighbours)
-    origin = f"great-circle distances between {len(ids)} sensors, Gaussian kernel of width {width:.4g} km, " + _limits(
+    kind = "distances in a plane" if on_plane(places) else "great-circle distances"
+    origin = f"{kind} between {len(ids)} sensors, Gaussian kernel of width {width:.4g} km, " + _limits(
         min_neighbours, max_neighbours
     )
     return _graph_of_nearest(nearest, km, ids=ids, width=width, min_neighbours=min_neighbours, origin=origin)

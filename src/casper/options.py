@@ -43,7 +43,12 @@ class Layout(StrEnum):
 Table = Annotated[
     Path, typer.Argument(help="CSV, Excel, Parquet or HDF5: a row per time, a column per sensor; or long.")
 ]
-Sensors = Annotated[Path | None, typer.Option("--sensors", help="File with id, latitude, longitude of every sensor.")]
+Sensors = Annotated[
+    Path | None,
+    typer.Option(
+        "--sensors", help="File with id, latitude, longitude of every sensor, or easting and northing in metres."
+    ),
+]
 Distances = Annotated[Path | None, typer.Option(help="Matrix of distances between sensors instead (rows: from).")]
 Adjacency = Annotated[Path | None, typer.Option(help="Matrix of weights between sensors instead (rows: from).")]
 Freq = Annotated[str | None, typer.Option(help="Time step, such as 5min or 1h, if the stamps are irregular.")]

@@ -1,4 +1,8 @@
-"""The list of sensors that a user hands in: ids and coordinates, found by the usual column names and checked."""
+"""The list of sensors that a user hands in: ids and coordinates, found by the usual column names and checked.
+
+Places in a plane, such as UTM's or a national grid's, become degrees around (0, 0), where a degree is as long to the
+north as to the east; `on_plane` tells that they are none.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +16,29 @@ from casper.errors import InputError, raise_all, some
 ID_NAMES = ("sensor_id", "station_id", "id", "sensor", "station", "name")
 LATITUDE_NAMES = ("latitude", "lat", "y")
 LONGITUDE_NAMES = ("longitude", "lon", "lng", "long", "x")
+NORTHING_NAMES = ("northing", "north", "utm_northing", "utm_y", "y_utm", "y_m", "y")
+EASTING_NAMES = ("easting", "east", "utm_easting", "utm_x", "x_utm", "x_m", "x")
+KM_PER_DEGREE = 111.195
+_IN_PLANE = {"latitude": "northing", "longitude": "easting"}
+_PLANE = "plane"  # in the attributes of a list of sensors
+_LARGEST_PLANE_KM = 10_000
 
 
 def sensor_list(sensors: pd.DataFrame) -> pd.DataFrame:
-    """Check a list of sensors; the result has the ids as text in its index and the columns latitude, longitude."""
+    """Check a list of sensors; the result has the ids as text in its index and the columns latitude, longitude.
+
+    Instead of degrees it may have metres of a plane: easting and northing, or x and y that cannot be degrees.
+    """
     by_name = {str(column).strip().lower(): column for column in sensors.columns}
 
     def find(names: Sequence[str]) -> object:
         return next((by_name[name] for name in names if name in by_name), None)
 
     places = {"latitude": find(LATITUDE_NAMES), "longitude": find(LONGITUDE_NAMES)}
+    plane = {"latitude": find(NORTHING_NAMES), "longitude": find(EASTING_NAMES)}
+    in_metres = None not in plane.values() and (None in places.values() or _beyond_degrees(sensors, places, plane))
+    if in_metres:
+        places = plane
     id_column = find(ID_NAMES)
     accepted = {"latitude": LATITUDE_NAMES, "longitude": LONGITUDE_NAMES, "id": ID_NAMES}
     missing = [name for name, column in places.items() if column is None]
@@ -30,7 +47,8 @@ def sensor_list(sensors: pd.DataFrame) -> pd.DataFrame:
     if missing:
         found = ", ".join(repr(str(column)) for column in sensors.columns) or "none"
         wanted = "; ".join(f"{name}: {', '.join(accepted[name])}" for name in missing)
-        raise InputError(f"the list of sensors lacks columns; found {found}, needed is one of each: {wanted}")
+        instead = "" if missing == ["id"] else " (or easting and northing, in metres)"
+        raise InputError(f"the list of sensors lacks columns; found {found}, needed is one of each: {wanted}{instead}")
     if sensors.empty:
         raise InputError("the list of sensors has no rows")
 
@@ -55,13 +73,23 @@ def sensor_list(sensors: pd.DataFrame) -> pd.DataFrame:
             first = unusable[0]
             found = "" if pd.isna(raw.iloc[first]) else str(raw.iloc[first]).strip()
             text = f"is not a number: {found!r}" if found else "is missing"
-            problems.append(f"the {name} of sensor {names.iloc[first]!r} {text}; give it in degrees")
+            what, unit = (_IN_PLANE[name], "metres") if in_metres else (name, "degrees")
+            problems.append(f"the {what} of sensor {names.iloc[first]!r} {text}; give it in {unit}")
         result[name] = number
     if problems:
         raise_all(problems)
+    if in_metres:
+        return _from_plane(result)
     _check_degrees(result)
     result["longitude"] = result["longitude"].where(result["longitude"] <= 180, result["longitude"] - 360)
+    if on_plane(sensors):  # checked before
+        result.attrs[_PLANE] = True
     return result
+
+
+def on_plane(places: pd.DataFrame) -> bool:
+    """Whether a checked list of sensors came in metres of a plane; its degrees then lie around (0, 0)."""
+    return bool(places.attrs.get(_PLANE, False))
 
 
 def match_sensors(sensors: pd.DataFrame, wanted: Sequence[str]) -> pd.DataFrame:
@@ -75,6 +103,10 @@ def match_sensors(sensors: pd.DataFrame, wanted: Sequence[str]) -> pd.DataFrame:
 
 def region(places: pd.DataFrame) -> str:
     """Where the sensors lie, in words: latitude and longitude in the wrong columns are seen at a glance."""
+
+    if on_plane(places):
+        wide, high = (float(np.ptp(places[name])) * KM_PER_DEGREE for name in ("longitude", "latitude"))
+        return f"sensors lie within {wide:.3g} km from west to east and {high:.3g} km from south to north"
 
     def between(degrees: pd.Series, below: str, above: str) -> str:
         low, high = float(degrees.min()), float(degrees.max())
@@ -103,4 +135,24 @@ def _check_degrees(places: pd.DataFrame) -> None:
             first = int(np.flatnonzero(bad)[0])
             value = places[name].iloc[first]
             problems.append(f"the {name} of sensor {places.index[first]!r} is {value:g}, outside {span} degrees")
+    if bad_latitude.mean() >= 0.5 and bad_longitude.mean() >= 0.5:
+        problems[-1] += "; if these are metres of a plane such as UTM's, call the columns easting and northing"
     raise_all(problems)
+
+
+def _beyond_degrees(sensors: pd.DataFrame, places: dict[str, object], plane: dict[str, object]) -> bool:
+    """x and y are whatever they can be: degrees, if most of them can."""
+    if places != plane:
+        return False
+    north, east = (pd.to_numeric(sensors[column], errors="coerce").abs() for column in places.values())
+    return bool(((north > 90) | (east > 360)).mean() >= 0.5)
+
+
+def _from_plane(metres: pd.DataFrame) -> pd.DataFrame:
+    middle = (metres.max() + metres.min()) / 2
+    widest = float((metres.max() - metres.min()).max()) / 1000
+    if widest > _LARGEST_PLANE_KM:
+        raise InputError(f"easting and northing of the sensors span {widest:,.0f} km: they are to be given in metres")
+    places = (metres - middle) / (1000 * KM_PER_DEGREE)
+    places.attrs[_PLANE] = True
+    return places

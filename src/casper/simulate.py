@@ -20,9 +20,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from casper.errors import InputError, ProblemsError
+from casper.sensors import KM_PER_DEGREE
 
 # The plain: how densely sensors stand, and how far and how fast pollution travels between them.
-KM_PER_DEGREE = 111.195
 CENTRE_LATITUDE, CENTRE_LONGITUDE = 47.0, 20.0
 KM_BETWEEN_SENSORS = 12.25  # the cell of one sensor; 24 sensors give a plain of about 60 km
 REACH_KM = 24.0

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from casper.causal import CausalGraph
 from casper.imputer import Casper
 from casper.report.words import lag_words, span
-from casper.sensors import match_sensors
+from casper.sensors import KM_PER_DEGREE, match_sensors
 
 MOST_OF_A_SENSOR = 8
 MOST_SHUT = 6_000
 SHUT = 0.01
 """A neighbour from which less than this share of a sensor's values is drawn counts as shut out by the model."""
-_KM_PER_DEGREE = 111.195
 
 
 def network(
@@ -112,7 +111,7 @@ def _plane(places: pd.DataFrame, sensors: tuple[str, ...]) -> tuple[NDArray[np.f
     latitude, longitude = listed["latitude"].to_numpy(), listed["longitude"].to_numpy()
     middle = float(latitude.mean())
     east = (longitude - longitude.mean() + 180) % 360 - 180  # the short way round, also across the date line
-    return east * _KM_PER_DEGREE * cos(radians(middle)), (latitude - middle) * _KM_PER_DEGREE
+    return east * KM_PER_DEGREE * cos(radians(middle)), (latitude - middle) * KM_PER_DEGREE
 
 
 def _circle(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

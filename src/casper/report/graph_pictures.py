@@ -22,6 +22,7 @@ from casper.errors import InputError
 from casper.frame import sensor_list
 from casper.report.labels import label_places
 from casper.report.style import BLUE, FAINT_INK, INK, PALE, SHADES, headline, new_figure, plain
+from casper.sensors import KM_PER_DEGREE, on_plane
 
 BROWN = "#A6835B"
 MOST_NAMES = 40
@@ -123,13 +124,15 @@ def prepare_map(axes: Axes, listed: pd.DataFrame) -> None:
     """Degrees are drawn as long as they are there; the sensors say what is worth showing."""
     axes.set_aspect(1 / _shrink(listed))
     across, up = map_limits(listed)
+    flat = on_plane(listed)
+    axes.set_xlabel("km east of the middle" if flat else "longitude (degrees)")
+    axes.set_ylabel("km north of the middle" if flat else "latitude (degrees)")
+    unit = 1 / KM_PER_DEGREE if flat else 1.0
+    for axis, limits in ((axes.xaxis, across), (axes.yaxis, up)):
+        round_numbers = np.asarray(MaxNLocator(nbins=6).tick_values(limits[0] / unit, limits[1] / unit))
+        axis.set_ticks(round_numbers * unit, [f"{number:.6g}" for number in round_numbers])
     axes.set_xlim(*across)
     axes.set_ylim(*up)
-    axes.set_xlabel("longitude (degrees)")
-    axes.set_ylabel("latitude (degrees)")
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=6))
-    axes.ticklabel_format(useOffset=False)
     plain(axes)
 
 
