@@ -130,7 +130,8 @@ def prepare_map(axes: Axes, listed: pd.DataFrame) -> None:
     unit = 1 / KM_PER_DEGREE if flat else 1.0
     for axis, limits in ((axes.xaxis, across), (axes.yaxis, up)):
         round_numbers = np.asarray(MaxNLocator(nbins=6).tick_values(limits[0] / unit, limits[1] / unit))
-        axis.set_ticks(round_numbers * unit, [f"{number:.6g}" for number in round_numbers])
+        digits = max(len(f"{number:.6g}".partition(".")[2]) for number in round_numbers)
+        axis.set_ticks(round_numbers * unit, [f"{number:.{digits}f}" for number in round_numbers])
     axes.set_xlim(*across)
     axes.set_ylim(*up)
     plain(axes)
