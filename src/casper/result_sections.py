@@ -75,7 +75,11 @@ def _baseline_row(group: Group, label: str, published: PublishedFigure | None) -
 
 def error_bars(results: Results, _pictures: Collection[str]) -> str:
     measured = [(group.dataset, group.row, group.runs) for group in results.groups("main", "baselines")]
-    measured += [(one.dataset, f"{one.method}, shipped weights", (one,)) for one in results.evaluations if one.weights]
+    measured += [
+        (one.dataset, f"{one.method}, shipped weights, on {_kind_of_device(one.device)}", (one,))
+        for one in results.evaluations
+        if one.weights
+    ]
     rows, apart = list[Sequence[str]](), list[Sequence[str]]()
     for dataset, label, runs in measured:
         as_fitted = [run.intervals for run in runs if run.intervals]
@@ -101,6 +105,10 @@ def error_bars(results: Results, _pictures: Collection[str]) -> str:
             table(("data set", "row", "intervals", "by gap", "by level"), apart),
         )
     )
+
+
+def _kind_of_device(device: str) -> str:
+    return "a CPU" if " CPU" in device else f"an {device}"
 
 
 def _coverage_row(dataset: str, label: str, told: Sequence[Mapping[str, Any]]) -> Sequence[str]:
