@@ -286,7 +286,7 @@ def test_only_what_is_beside_a_long_gap_makes_it_longer() -> None:
     assert not (hidden & ~beside_long_gaps(observed)).any()
     long = gap_lengths(observed) > LONG_GAP
     for step, sensor in np.argwhere(beside_long_gaps(observed)):
-        assert long[max(0, step - 3) : step + 4, sensor].any()
+        assert long[max(0, step - 1) : step + 2, sensor].any()
     # Every hidden cell continues a gap: no hole between visible cells.
     assert (gap_lengths(observed & ~hidden)[hidden] > LONG_GAP).all()
 

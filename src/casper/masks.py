@@ -14,7 +14,6 @@ STRETCHES = 50
 SHORTEST_STRETCH = 48
 LONG_GAP = 6
 """Gaps of more steps than this are long: what its sensor measures just before and after one may be odd."""
-_MOST_STEPS_LONGER = 3
 # No sensor loses more of its cells than this because its gaps are lengthened.
 _MOST_OF_A_SENSOR = 0.1
 
@@ -144,45 +143,24 @@ def hide_like_gaps(observed: NDArray[np.bool_], *, share: float, rng: np.random.
 
 
 def lengthen_gaps(observed: NDArray[np.bool_], *, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Up to `share` of the observed cells: what was measured just before and after the table's own long gaps, 1 to 3
-    steps of it at about half of these ends, or at fewer if that would be too much."""
+    """Up to `share` of the observed cells: the last reading before and the first after about half of the table's own
+    long gaps, or fewer if that would be too much. A reading more makes a difference: only what lies next to an outage
+    is as odd as what an outage took first and gave back last."""
     _check_share(share)
-    hidden = np.zeros(observed.shape, dtype=bool)
-    ends = _ends_of_long_gaps(observed)
-    per_sensor = np.bincount(np.concatenate([sensor for _, sensor, _ in ends]), minlength=observed.shape[1])
-    if not per_sensor.any():
-        return hidden
-    cells_of_an_end = (1 + _MOST_STEPS_LONGER) / 2
-    affordable = share * observed.sum() / (cells_of_an_end * per_sensor.sum())
-    bearable = _MOST_OF_A_SENSOR * observed.sum(axis=0) / (cells_of_an_end * np.maximum(per_sensor, 1))
-    probability = np.minimum(bearable, min(0.5, affordable))
-    for step, sensor, outwards in ends:
-        longer = rng.integers(1, _MOST_STEPS_LONGER + 1, size=len(step))
-        longer[rng.random(len(step)) >= probability[sensor]] = 0
-        for further in range(_MOST_STEPS_LONGER):
-            at = step + outwards * further
-            chosen = (further < longer) & (at >= 0) & (at < len(observed))
-            hidden[at[chosen], sensor[chosen]] = True
-    return observed & hidden
+    beside = beside_long_gaps(observed)
+    of_sensor = np.maximum(1, beside.sum(axis=0))
+    affordable = share * observed.sum() / of_sensor.sum()
+    bearable = _MOST_OF_A_SENSOR * observed.sum(axis=0) / of_sensor
+    return beside & (rng.random(observed.shape) < np.minimum(bearable, min(0.5, affordable)))
 
 
 def beside_long_gaps(observed: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """(T, N): observed cells that `lengthen_gaps` may hide."""
-    beside = np.zeros(observed.shape, dtype=bool)
-    for step, sensor, outwards in _ends_of_long_gaps(observed):
-        for further in range(_MOST_STEPS_LONGER):
-            at = step + outwards * further
-            inside = (at >= 0) & (at < len(observed))
-            beside[at[inside], sensor[inside]] = True
-    return observed & beside
-
-
-def _ends_of_long_gaps(observed: NDArray[np.bool_]) -> list[tuple[NDArray[np.int64], NDArray[np.int64], int]]:
-    """Steps and sensors of the last cells before long gaps, and of the first ones after them; which way leads away."""
     long = gap_lengths(observed) > LONG_GAP
-    before, first_sensor = np.nonzero(long[1:] & ~long[:-1])
-    last, last_sensor = np.nonzero(long[:-1] & ~long[1:])
-    return [(before, first_sensor, -1), (last + 1, last_sensor, 1)]
+    beside = np.zeros(observed.shape, dtype=bool)
+    beside[:-1] |= long[1:]
+    beside[1:] |= long[:-1]
+    return observed & beside
 
 
 def gap_lengths(visible: NDArray[np.bool_]) -> NDArray[np.int64]:
