@@ -9,7 +9,15 @@ from numpy.typing import NDArray
 from casper.config import Scaling
 from casper.errors import InputError
 from casper.graph import SensorGraph
-from casper.windows import Scaler, Series, choose_periods, clock_features, cut, spread_starts
+from casper.windows import (
+    Scaler,
+    Series,
+    choose_periods,
+    clock_features,
+    cut,
+    spread_starts,
+    starts_with_readings,
+)
 
 NAMES = ("a", "b", "c", "d")
 
@@ -192,3 +200,9 @@ def test_spread_starts_end_flush_with_the_table(steps: int, window: int, stride:
 def test_a_table_shorter_than_the_window_is_an_input_error() -> None:
     with pytest.raises(InputError, match="3 steps, fewer than the model's window of 4"):
         spread_starts(3, 4, 1)
+
+
+def test_windows_without_any_reading_are_left_out() -> None:
+    visible = np.zeros((12, 3), dtype=bool)
+    visible[4, 1] = visible[11, 0] = True
+    assert starts_with_readings(visible, 3).tolist() == [2, 3, 4, 9]

@@ -45,6 +45,7 @@ from casper.windows import (
     clock_features,
     refit_starts,
     spread_starts,
+    starts_with_readings,
     starts_within,
     windows_at_once,
 )
@@ -149,7 +150,7 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
         self._suit_table(len(frame.times))
         self.check_length(frame)
         held = self.hold_back(frame)
-        starts = np.arange(len(frame.times) - self.config.window + 1)
+        starts = starts_with_readings(frame.observed & ~held, self.config.window)
         # Windows side by side are enough to watch the error on every held-back cell once or twice.
         watched = spread_starts(len(frame.times), self.config.window, max(1, self.config.window // 2))
         lesson = read_lesson(

@@ -168,6 +168,12 @@ def starts_within(steps: NDArray[np.bool_], window: int) -> NDArray[np.int64]:
     return np.flatnonzero(np.convolve(steps, np.ones(window), mode="valid") > window - 0.5)
 
 
+def starts_with_readings(visible: NDArray[np.bool_], window: int) -> NDArray[np.int64]:
+    """Starts of all windows that hold any of the visible cells (T, N): a network that reports in winter only, or by
+    day, has many that hold none, of which nothing can be learned."""
+    return np.flatnonzero(np.convolve(visible.any(axis=1), np.ones(window), mode="valid") > 0.5)
+
+
 def windows_at_once(device: torch.device, cells_of_window: int) -> int:
     """How many windows make a good batch for predicting only."""
     kind = "plain" if choose_version(device) == "plain" else device.type

@@ -14,6 +14,7 @@ from casper.config import TrainingConfig
 from casper.errors import InputError
 from casper.kriging import KrigingConfig, KrigingNetwork, conditional_mean
 from casper.learning import Example
+from casper.methods import make_imputer
 from casper.noise import Noise
 from casper.simulate import Simulation
 
@@ -116,6 +117,25 @@ def test_every_number_is_learned() -> None:
             continue
         assert parameter.grad is not None, name
         assert parameter.grad.abs().max() > 0, name
+
+
+def test_a_batch_without_readings_teaches_nothing_and_is_no_trouble() -> None:
+    net = network()
+    values, visible, clock = windows()
+    example = Example(values, torch.zeros_like(visible), visible, clock, visible.sum())
+    net.loss(example, Noise.silent(), training=TrainingConfig(), temperature=torch.ones(())).loss.backward()
+    assert all(one.grad is None or not one.grad.any() for one in net.parameters())
+
+
+@pytest.mark.parametrize("method", ["kriging", "casper"])
+def test_a_network_that_is_silent_most_of_the_time_can_be_fitted(
+    method: str, six_sensors: Simulation, tiny_settings: dict[str, Any]
+) -> None:
+    settings = SMALL if method == "kriging" else {"device": "cpu", **tiny_settings, "kriging": True}
+    table = six_sensors.table.copy()
+    table[table.index.day_of_year % 10 >= 2] = np.nan
+    model = make_imputer(method, **settings).fit(table, sensors=six_sensors.sensors)
+    assert model.impute(table).notna().all(axis=None)
 
 
 # ---------------------------------------------------------------------- what is read off the table
