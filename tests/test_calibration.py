@@ -24,12 +24,14 @@ def cells(count: int = 20_000, seed: int = 0) -> HeldBack:
     gap = random.choice([1, 3, 12, 60], size=count)
     scale = np.exp(0.5 * facts[:, 0] + 0.3 * np.minimum(level, 4) + 0.8 * (sensor == 4))
     error = (random.exponential(size=count) - np.log(2)) * scale  # skewed: more to be expected above than below
-    return HeldBack(facts, level, np.arange(count), sensor, gap, error.astype(np.float32))
+    return HeldBack(facts, level, np.arange(count), sensor, gap, 1 + gap // 2, error.astype(np.float32))
 
 
 def bounds(fitted: Calibration, other: HeldBack, *shares: float) -> np.ndarray:
     scale = fitted.scale(other.facts, other.level, other.sensor)
-    return fitted.bounds(shares, scale, Cells(other.step, other.sensor, other.facts, other.gap), other.level)
+    return fitted.bounds(
+        shares, scale, Cells(other.step, other.sensor, other.facts, other.gap, other.away), other.level
+    )
 
 
 def inside(fitted: Calibration, other: HeldBack, share: float) -> np.ndarray:

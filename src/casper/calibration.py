@@ -60,8 +60,8 @@ _CELLS_AT_ONCE = 100_000
 class HeldBack:
     """Cells held back from the fit, C of them: what is known about each, and by how much its estimate is off.
 
-    facts: (C, F), NaN where unknown; level: (C,) the estimates; step, sensor, gap: (C,), where it is, and the length of
-    its gap in steps; error: (C,) truth - estimate. All in scaled units.
+    facts: (C, F), NaN where unknown; level: (C,) the estimates; step, sensor, gap, away: (C,), where it is, the length
+    of its gap and how far its sensor's nearest reading is, in steps; error: (C,) truth - estimate. All in scaled units.
     """
 
     facts: NDArray[np.float32]
@@ -69,6 +69,7 @@ class HeldBack:
     step: NDArray[np.int64]
     sensor: NDArray[np.int64]
     gap: NDArray[np.int64]
+    away: NDArray[np.int64]
     error: NDArray[np.float32]
 
     @classmethod
@@ -83,7 +84,8 @@ class Calibration:
     centre, spread: (F,) of the facts; knots: of the level; slopes: of the facts and of the level's hats; offset: ();
     of_sensor: (N,). middle: mean and deviation of the logarithm of the scale; leaning: (L, F + hats + 1), of the
     quantiles of error / scale on facts, level and scale. quantiles: (groups, levels) of what is left then; borders: of
-    the classes of the level; typical: the mean size of error / scale; farthest: see `beyond`.
+    the classes of the level; typical: the mean size of error / scale; farthest: see `beyond`;
+    reach: steps from a sensor's nearest reading that error bars could be judged at.
     """
 
     centre: NDArray[np.float64]
@@ -98,6 +100,7 @@ class Calibration:
     quantiles: NDArray[np.float64]
     typical: NDArray[np.float64]
     farthest: NDArray[np.float64]
+    reach: NDArray[np.float64]
 
     @classmethod
     def fit(cls, cells: HeldBack, *, sensors: int) -> Self:
@@ -137,6 +140,7 @@ class Calibration:
         return cls(
             *(centre, spread, knots, slopes, np.asarray(offset), of_sensor),
             *(middle, leaning, borders, quantiles, typical, np.asarray(distance_to_readings(cells.facts).max())),
+            np.asarray(reach_of(cells.away), dtype=np.float64),
         )
 
     def scale(
@@ -192,12 +196,19 @@ class Calibration:
             upright = torch.zeros(len(_LEANING), len(tensors["slopes"]) + 1, dtype=torch.float64)
             middle, anywhere = torch.tensor([0.0, 1.0]).double(), torch.tensor(torch.inf).double()
             tensors = {**tensors, "middle": middle, "leaning": upright, "farthest": anywhere}
+        tensors = {"reach": torch.tensor(torch.inf).double(), **tensors}  # older versions did not ask how far it is
         quantiles = tensors.get("quantiles", torch.zeros(0))
         if len(quantiles) == _GAP_CLASSES * _LEVEL_CLASSES:  # of a version in which the ends of gaps were like the rest
             tensors = {**tensors, "quantiles": torch.cat((quantiles, quantiles[_SHORT_CLASSES * _LEVEL_CLASSES :]))}
         if set(tensors) != {field.name for field in fields(cls)} or len(tensors["centre"]) != len(FACTS):
             return None
         return cls(**{field.name: tensors[field.name].numpy() for field in fields(cls)})
+
+
+def reach_of(away: NDArray[np.int64]) -> int:
+    """Steps from a sensor's nearest reading that error bars can be judged at: hardly any held-back cell is farther."""
+    farther = min(max(1, len(away) // 100), FEWEST_CELLS)
+    return int(np.partition(away, -farther)[-farther])
 
 
 def check_share(share: float) -> None:

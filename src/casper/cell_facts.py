@@ -35,13 +35,15 @@ _ROWS_AT_ONCE = 4096
 class Cells:
     """Some cells of a table, C of them, and the facts about them.
 
-    step, sensor: (C,), their places; facts: (C, F), NaN where there is nothing to know; gap: (C,), steps of their gap.
+    step, sensor: (C,), their places; facts: (C, F), NaN where there is nothing to know; gap: (C,), steps of their gap;
+    away: (C,), steps to the nearest reading of the sensor.
     """
 
     step: NDArray[np.int64]
     sensor: NDArray[np.int64]
     facts: NDArray[np.float32]
     gap: NDArray[np.int64]
+    away: NDArray[np.int64]
 
 
 def cells_with_facts(
@@ -57,7 +59,7 @@ def cells_with_facts(
 
     scaled, visible, estimate, wanted: (T, N). around: how many steps before and after a cell count as its time.
     """
-    listens_to = _listens_to(graph)
+    weights = listens_to(graph)
     before, after = nearest_readings(visible)
     for first in range(0, len(scaled), _ROWS_AT_ONCE):
         rows = slice(first, min(first + _ROWS_AT_ONCE, len(scaled)))
@@ -72,11 +74,11 @@ def cells_with_facts(
         at = (step + first, sensor)
         near = _distance(before, after, at)
         far = np.maximum(at[0] - before[at], after[at] - at[0])
-        weight = _summed(listens_to, seen.astype(np.float32))
-        mean = _summed(listens_to, readings) / np.maximum(weight, 1e-6)
-        variance = _summed(listens_to, np.square(readings)) / np.maximum(weight, 1e-6) - np.square(mean)
+        weight = summed(weights, seen.astype(np.float32))
+        mean = summed(weights, readings) / np.maximum(weight, 1e-6)
+        variance = summed(weights, np.square(readings)) / np.maximum(weight, 1e-6) - np.square(mean)
         mine = _restless(readings, seen, around)
-        theirs, heard = _summed(listens_to, np.nan_to_num(mine)), _summed(listens_to, np.isfinite(mine) * np.float32(1))
+        theirs, heard = summed(weights, np.nan_to_num(mine)), summed(weights, np.isfinite(mine) * np.float32(1))
         silent_for = _distance(*nearest_readings(weight > 0), (inner, sensor))
         line = _line(scaled, before[at], after[at], at)
         some, guess = weight[inner, sensor] > 0, estimate[at]
@@ -84,7 +86,7 @@ def cells_with_facts(
             facts = (
                 np.log1p(np.minimum(near, around)),
                 np.log1p(np.minimum(far, around)),
-                weight[inner, sensor] / np.maximum(np.asarray(listens_to.sum(axis=1)).ravel()[sensor], 1e-6),
+                weight[inner, sensor] / np.maximum(np.asarray(weights.sum(axis=1)).ravel()[sensor], 1e-6),
                 np.log1p(np.minimum(silent_for, around)),
                 np.where(some, _log(np.sqrt(np.maximum(variance[inner, sensor], 0.0))), np.nan),
                 _log(mine[inner, sensor]),
@@ -93,7 +95,7 @@ def cells_with_facts(
                 np.where(some, _log(np.abs(guess - mean[inner, sensor])), np.nan),
             )
         gap = steps_between(before[at], after[at], len(scaled))
-        yield Cells(at[0], sensor, np.stack(facts, axis=1).astype(np.float32), gap)
+        yield Cells(at[0], sensor, np.stack(facts, axis=1).astype(np.float32), gap, near)
 
 
 def beside_a_reading(facts: NDArray[np.float32]) -> NDArray[np.bool_]:
@@ -106,13 +108,13 @@ def distance_to_readings(facts: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.minimum(facts[:, 0], facts[:, 3])
 
 
-def _listens_to(graph: SensorGraph) -> sparse.csr_matrix:
+def listens_to(graph: SensorGraph) -> sparse.csr_matrix:
     """(N, N), rows are targets."""
     count = len(graph.sensors)
     return sparse.csr_matrix((graph.weight, (graph.target, graph.source)), shape=(count, count), dtype=np.float32)
 
 
-def _summed(listens_to: sparse.csr_matrix, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+def summed(listens_to: sparse.csr_matrix, rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """(T, N) -> (T, N), over the neighbours of each sensor."""
     return np.asarray(listens_to @ rows.T).T
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from casper.calibration import Calibration, HeldBack
 from casper.cell_facts import Cells, cells_with_facts
+from casper.drift import Drift
 from casper.frame import SensorFrame
 from casper.graph import SensorGraph
 from casper.windows import Scaler
@@ -18,6 +19,8 @@ from casper.windows import Scaler
 _AS_BAD_AS_A_GUESS = 0.8
 # A sensor is too cut off to be filled well if more than this share of its filled values are guesses.
 _MOST_FLAGGED = 0.5
+# The mean size of what is normally distributed, in deviations.
+_MEAN_SIZE = 0.8
 
 
 @dataclass(frozen=True)
@@ -45,9 +48,14 @@ class Reading:
 
     def cells(self, frame: SensorFrame, filled: NDArray[np.float64], wanted: NDArray[np.bool_]) -> list[Cells]:
         """The wanted cells, which are holes of the frame, and the facts about them."""
-        scaled = np.where(frame.observed, self.scaler.scale(frame.values), 0.0).astype(np.float32)
         estimate = self.scaler.scale(filled)
-        return list(cells_with_facts(scaled, frame.observed, estimate, wanted, self.graph, around=self.window))
+        return list(
+            cells_with_facts(self.scaled(frame), frame.observed, estimate, wanted, self.graph, around=self.window)
+        )
+
+    def scaled(self, frame: SensorFrame) -> NDArray[np.float32]:
+        """(T, N), the readings, and 0 where there is none."""
+        return np.where(frame.observed, self.scaler.scale(frame.values), 0.0).astype(np.float32)
 
 
 def held_back_cells(
@@ -66,10 +74,12 @@ def held_back_cells(
     if count > most:
         held = held & (np.random.default_rng(seed).random(held.shape) < most / count)
     parts = reading.cells(shown, filled, held)
-    step, sensor, gap = (np.concatenate([getattr(part, name) for part in parts]) for name in ("step", "sensor", "gap"))
+    step, sensor, gap, away = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("step", "sensor", "gap", "away")
+    )
     level = reading.scaler.scale(filled)[step, sensor]
     error = reading.scaler.scale(frame.values)[step, sensor] - level
-    return HeldBack(np.concatenate([part.facts for part in parts]), level, step, sensor, gap, error)
+    return HeldBack(np.concatenate([part.facts for part in parts]), level, step, sensor, gap, away, error)
 
 
 def draw_error_bars(
@@ -88,7 +98,11 @@ def draw_error_bars(
     silent = ~frame.observed.any(axis=0)
     never_heard = silent & (calibration.of_sensor == 0)  # not when it was fitted, either
     least, most = frame.limits
-    for part in reading.cells(frame, filled, ~frame.observed):
+    parts = reading.cells(frame, filled, ~frame.observed)
+    drift = None
+    if any((part.away > calibration.reach).any() for part in parts):
+        drift = Drift.read(reading.scaled(frame), frame.observed, reading.graph)
+    for part in parts:
         at = part.step, part.sensor
         scale = calibration.scale(part.facts, scaled[at], part.sensor)
         # Where the estimate is far from the median, the median would be far off as well.
@@ -96,6 +110,9 @@ def draw_error_bars(
         # What is farther from any reading than the held-back ones were is known less the farther it is.
         unknown = np.where(never_heard[part.sensor], 1.0, calibration.beyond(part.facts, window=reading.window))
         scale += unknown * np.maximum(calibration.scale_of(of_a_guess) - scale, 0.0)
+        if drift is not None:  # nor has anybody seen how far off estimates are so far from their sensor's readings
+            added = calibration.scale_of(_MEAN_SIZE * np.sqrt(drift.added(part.away, than=float(calibration.reach))))
+            scale = np.hypot(scale, added)
         flagged[at] = calibration.expected_error(scale) >= _AS_BAD_AS_A_GUESS * of_a_guess
         ends = calibration.bounds(shares, scale, part, scaled[at])
         for share, (down, up) in zip(shares, ends, strict=True):

@@ -183,6 +183,13 @@ def nearest_readings(visible: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDA
     return before, after
 
 
+def steps_to_reading(visible: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """(T, N): to the sensor's nearest reading before or after, 0 for readings."""
+    before, after = nearest_readings(visible)
+    step = np.arange(len(visible))[:, None]
+    return np.minimum(step - before, after - step)
+
+
 def _copy_gaps(
     observed: NDArray[np.bool_], hidden: NDArray[np.bool_], *, wanted: int, most: int, rng: np.random.Generator
 ) -> NDArray[np.bool_]:

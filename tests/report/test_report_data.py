@@ -137,6 +137,22 @@ def test_errors_and_coverage_are_those_of_the_hidden_cells(six_sensors: Simulati
     assert check.stretches == 0
 
 
+def test_holes_farther_from_readings_than_any_hidden_one_are_counted(six_sensors: Simulation) -> None:
+    def checked(table: pd.DataFrame) -> hidden_check.HiddenCheck:
+        frame = to_frame(table)
+        check = hidden_check.hidden_check(banded(six_sensors.complete), frame, as_grid(frame), ())
+        assert check is not None
+        return check
+
+    holed = six_sensors.complete.copy()
+    holed.iloc[10:14, 1] = np.nan
+    assert checked(holed).beyond == 0
+    holed.iloc[:120, 2] = np.nan  # its readings begin at step 120, so that the first hole is 120 steps away
+    check = checked(holed)
+    assert 0 < check.reach < 60
+    assert check.beyond == pytest.approx((120 - check.reach) / 124)
+
+
 def test_of_a_large_table_only_some_stretches_are_looked_at(
     six_sensors: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from casper.baselines.linear import interpolate
 from casper.calibrated import CalibratedImputer
+from casper.calibration import reach_of
 from casper.check import GAP_LENGTHS
 from casper.contract import Imputer
 from casper.errors import InputError
 from casper.frame import SensorFrame
-from casper.masks import gap_lengths, hide_like_gaps
+from casper.masks import gap_lengths, hide_like_gaps, steps_to_reading
 
 USUAL_SHARE = 0.05
 MOST_CELLS = 4_000_000
@@ -49,6 +50,10 @@ class HiddenCheck:
     by_sensor: dict[str, Scores]
     stretches: int
     """0 if the whole table was looked at."""
+    reach: int
+    """In steps; hardly any hidden cell is farther from its sensor's nearest reading."""
+    beyond: float
+    """The share of the table's holes that are."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,7 @@ def hidden_check(model: Imputer, frame: SensorFrame, grid: pd.DataFrame, shares:
                 raise
     if not parts:
         return None
-    cells = _joined(parts)
+    cells, reach = _joined(parts), reach_of(steps_to_reading(frame.observed & ~hidden)[hidden])
     every = np.ones(len(cells.truth), dtype=bool)
     by_gap = {label: (low <= cells.gap) & (cells.gap <= (high or np.inf)) for label, (low, high) in GAP_LENGTHS.items()}
     by_sensor = {sensor: cells.sensor == number for number, sensor in enumerate(frame.sensors)}
@@ -103,6 +108,8 @@ def hidden_check(model: Imputer, frame: SensorFrame, grid: pd.DataFrame, shares:
         by_gap={label: cells.scores(chosen) for label, chosen in by_gap.items() if chosen.any()},
         by_sensor={sensor: cells.scores(chosen) for sensor, chosen in by_sensor.items() if chosen.any()},
         stretches=0 if len(stretches) == 1 else len(parts),
+        reach=reach,
+        beyond=_share_beyond(frame.observed, reach),
     )
 
 
@@ -114,6 +121,11 @@ def held_back(model: Imputer, frame: SensorFrame) -> NDArray[np.bool_]:
     hidden = np.zeros(frame.observed.shape, dtype=bool)
     hidden[:, order] = model.hold_back(frame.select(order))
     return hidden
+
+
+def _share_beyond(observed: NDArray[np.bool_], reach: int) -> float:
+    holes = ~observed & observed.any(axis=0)
+    return float((steps_to_reading(observed) > reach)[holes].mean()) if holes.any() else 0.0
 
 
 def _stretches(frame: SensorFrame) -> list[slice]:

@@ -13,6 +13,8 @@ from casper.report.runs import runs
 from casper.report.words import counted, duration, moment, number, percent, span
 
 _FULL_NAMES = {"casper": "CASPER"}
+# A share of the filled values.
+_WORTH_TELLING = 0.005
 
 
 def page_text(data: ReportData) -> dict[str, Any]:
@@ -28,6 +30,7 @@ def page_text(data: ReportData) -> dict[str, Any]:
         "gap_rows": _gap_rows(data),
         "sensor_rows": _sensor_rows(data),
         "check": data.check,
+        "out_of_reach": _out_of_reach(data),
         "flagged": _by_reason(data.filled.flagged_sensors),
         "network": data.network,
         "values": data.values,
@@ -101,6 +104,23 @@ def _score_cells(scores: Scores, largest: float) -> dict[str, Any]:
         "held": [percent(scores.held[share], decimals=0) for share in sorted(scores.held)],
         "width": [number(scores.width[share]) for share in sorted(scores.width)],
     }
+
+
+def _out_of_reach(data: ReportData) -> str:
+    """What the check cannot tell."""
+    check = data.check
+    if check is None or check.beyond < _WORTH_TELLING:
+        return ""
+    told = (
+        f"{percent(check.beyond, decimals=0)} of the filled values lie more than "
+        f"{duration(data.frame.step, check.reach)} from their sensor's nearest reading, farther than what was hidden "
+        "here: how good those are this check cannot tell."
+    )
+    return told + (
+        " Their intervals are widened by how far sensors drift apart in the table, which is less certain than the rest."
+        if check.total.held
+        else ""
+    )
 
 
 def _gap_rows(data: ReportData) -> list[dict[str, Any]]:
