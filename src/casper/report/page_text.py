@@ -117,7 +117,7 @@ def _out_of_reach(data: ReportData) -> str:
         "here: how good those are this check cannot tell."
     )
     return told + (
-        " Their intervals are widened by how far sensors drift apart in the table, which is less certain than the rest."
+        " Their intervals are less certain than the rest."
         if check.total.held
         else ""
     )
