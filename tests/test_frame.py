@@ -665,3 +665,13 @@ def test_what_readings_reach_again_and_again_is_an_end_of_their_scale() -> None:
     assert to_frame(table.iloc[:70]).limits == (0.0, np.inf), "reached a few times only"
     cold = pd.DataFrame({"a": np.maximum(-humidity, -80.0), "b": -humidity / 2}, index=steps)
     assert to_frame(cold).limits == (-80.0, np.inf)
+
+
+def test_the_day_of_a_reading_is_the_one_on_which_it_was_taken() -> None:
+    hours = pd.to_timedelta(np.random.default_rng(0).integers(0, 24, 60), unit="h")
+    taken = pd.date_range("2024-06-01", periods=60, freq="D") + hours
+    frame = to_frame(pd.DataFrame({"a": np.arange(60.0), "b": np.arange(60.0) ** 2}, index=taken), freq="D")
+    assert [frame.position(str(stamp)) for stamp in taken] == list(range(60))
+    assert frame.position("2024-06-14") == 13
+    with pytest.raises(InputError, match="2024-05-31 23:00 is not in the table"):
+        frame.position("2024-05-31 23:00")

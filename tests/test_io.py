@@ -27,7 +27,7 @@ def test_a_missing_file_proposes_a_similar_name(tmp_path: Path) -> None:
 
 def test_folders_and_unknown_kinds_are_refused(tmp_path: Path) -> None:
     assert "is a folder" in problem(tmp_path)
-    assert "use one that ends in .csv, .tsv, .txt, .xlsx, .parquet, .h5" in problem(put(tmp_path, "x", "a.xls"))
+    assert "use one that ends in .csv, .tsv, .txt, .dat, .xlsx, .parquet, .h5" in problem(put(tmp_path, "x", "a.xls"))
     assert "not known" in problem(put(tmp_path, "x", "a.parquet.gz"))
 
 

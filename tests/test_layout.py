@@ -203,7 +203,9 @@ def test_a_copy_of_a_row_of_a_long_file_is_used_once_and_comes_back(
     with caplog.at_level("INFO", logger="casper"):
         table, _ = read_table(put(tmp_path, text))
     assert table["x"].fillna(-1).tolist() == [-1, 1.5, -1]
-    assert "readings.csv, line 6: a copy of an earlier row, as are 2 in all" in caplog.text
+    assert "readings.csv, line 6: this row repeats the sensor, time and reading of an earlier one, " in caplog.text
+    assert "as do 2 of 6 rows (33%); each is used once." in caplog.text
+    assert caplog.records[-1].levelname == "WARNING"
     out = filled_copy(put(tmp_path, text), tmp_path / "out.csv").splitlines()
     assert out.count("x,2024-01-01 01:00,1.5,mm") == 2
     assert out.count("x,2024-01-01 02:00,7.5,mm") == 2

@@ -32,6 +32,28 @@ from table_files import problem, put
         ("Jan 2024", "Feb 2024", "2024-01-01"),
         ("September-2024", "October-2024", "2024-09-01"),
         ("2023", "2024", "2023-01-01"),
+        ("2024013123", "2024020100", "2024-01-31 23:00"),
+        ("2024013124", "2024020101", "2024-02-01 00:00"),
+        ("202401312350", "202402010000", "2024-01-31 23:50"),
+        ("20240131235059", "20240201000000", "2024-01-31 23:50:59"),
+        ("2024013123.0", "2024020100.0", "2024-01-31 23:00"),
+        ("20240131.0", "20240201.0", "2024-01-31"),
+        ("1893456000", "1893459600", "2030-01-01 00:00+00:00"),
+        ("1924003600", "1924007200", "2030-12-20 13:26:40+00:00"),  # read as an hour: 1924, month 0
+        ("31-JAN-2024 23:00", "01-FEB-2024 00:00", "2024-01-31 23:00"),
+        ("01-Feb-23", "02-Feb-23", "2023-02-01"),
+        ("31 January 2024 5:00 PM", "1 February 2024 5:00 PM", "2024-01-31 17:00"),
+        ("31jan1999", "01feb1999", "1999-01-31"),
+        ("Jan 31 2024", "Feb 1 2024", "2024-01-31"),
+        ("31/01/24 05:00", "01/02/24 05:00", "2024-01-31 05:00"),
+        ("01/31/24", "02/01/24", "2024-01-31"),
+        ("24/01/31", "24/02/01", "2024-01-31"),
+        ("01.02.99 05:00", "02.02.99 05:00", "1999-02-01 05:00"),
+        ("2024-01-31 24:00", "2024-02-01 01:00", "2024-02-01"),
+        ("2024-01-31T24:00:00+01:00", "2024-02-01T01:00:00+01:00", "2024-02-01 00:00+01:00"),
+        ("31.01.2024 24:00", "01.02.2024 01:00", "2024-02-01"),
+        ("2024-366", "2025-001", "2024-12-31"),
+        ("2024366", "2025001", "2024-12-31"),
     ],
 )
 def test_stamps_are_understood_and_kept_as_texts(tmp_path: Path, first: str, second: str, expected: str) -> None:
@@ -81,8 +103,15 @@ def test_the_time_column_is_found_by_name_by_place_or_as_told(tmp_path: Path) ->
         ),
         ("time,a,b\n31.01.2024 13:60,1,2\n31.01.2024 14:00,1,2\n", "line 2: '31.01.2024 13:60' is not a time"),
         ("time,a,b\n1/31/2024 13:00 PM,1,2\n1/31/2024 1:00 PM,1,2\n", "line 2: '1/31/2024 13:00 PM' is not a"),
+        ("time,a,b\n2024010100,1,2\n2024010201,1,2\n2024013201,1,2\n", "line 4: '2024013201' is not a time stamp"),
+        ("time,a,b\n2024010124,1,2\n202401012430,1,2\n2024010201,1,2\n", "line 3: '202401012430' is not a time"),
+        ("time,a,b\n2024-01-01 24:30,1,2\n2024-01-02 01:30,1,2\n", "line 2: '2024-01-01 24:30' is not a time"),
+        ("time,a,b\n01/02/24,1,2\n02/02/24,1,2\n", "'01/02/24' can be read with the day or the month first"),
+        ("time,a,b\n01/02/03,1,2\n", "'01/02/03' can be read with the year first or last"),
+        ("time,a,b\n2023-365,1,2\n2023-366,1,2\n", "line 2: '2023-365' is not a time stamp"),
+        ("time,a,b\n01-Jun-2024,1,2\n01-Jux-2024,1,2\n", "line 3: '01-Jux-2024' is not a time stamp"),
         ("time,a,b\n31.02.2024,1,2\n01.03.2024,1,2\n", "line 2: '31.02.2024' is not a time stamp"),
-        ("date,hour,a\n2024-01-01,24,2\n2024-01-01,25,2\n", "line 2: '2024-01-01 24:00' is not a time stamp"),
+        ("date,hour,a\n2024-01-01,24,2\n2024-01-01,25,2\n", "line 3: '2024-01-01 25:00' is not a time stamp"),
     ],
 )
 def test_stamps_that_cannot_be_read_are_named_with_their_line(tmp_path: Path, text: str, words: str) -> None:
@@ -104,6 +133,9 @@ def test_an_hour_column_before_the_date_stays_there(tmp_path: Path) -> None:
         ("Year,Month,Day", "2024,1,31", "2024,2,1", "2024-01-31"),
         ("day,month,year,hour", "31,1,2024,5", "31,1,2024,6", "2024-01-31 05:00"),
         ("year,month,day,hour,minute", "2024,1,31,5,30", "2024,1,31,5,45", "2024-01-31 05:30"),
+        ("YEAR,MO,DY,HR", "2024,1,31,5", "2024,1,31,6", "2024-01-31 05:00"),
+        ("YYYY,DOY", "2024,2", "2024,3", "2024-01-02"),
+        ("year,doy,hour", "2024,366,23", "2024,366,24", "2024-12-31 23:00"),
     ],
 )
 def test_a_date_spread_over_columns_is_joined_and_kept(
@@ -115,6 +147,27 @@ def test_a_date_spread_over_columns_is_joined_and_kept(
     assert table.index[0] == pd.Timestamp(expected)
     write_table(table, tmp_path / "out.csv", like=form)
     assert (tmp_path / "out.csv").read_text() == text
+
+
+def test_a_time_is_read_beside_the_days_of_a_year(tmp_path: Path) -> None:
+    _, form = read_table(put(tmp_path, "year,doy,hour,a\n2024,5,22,1.5\n2024,5,23,2.5\n"))
+    assert form.read_time("2024 5 23") == pd.Timestamp("2024-01-05 23:00")
+
+
+def test_seconds_since_1970_stay_seconds_though_some_have_the_digits_of_a_date(tmp_path: Path) -> None:
+    start = pd.Timestamp("2034-02-19 19:15")  # 2024010100 seconds
+    seconds = [int(start.timestamp()) + 900 * step for step in range(40)]
+    table, _ = read_table(put(tmp_path, "time,a,b\n" + "".join(f"{second},1,2\n" for second in seconds)))
+    assert table.index[0] == start.tz_localize("UTC")
+
+
+@pytest.mark.parametrize("form", ["%d/%m/%y %H:%M", "%y/%m/%d %H:%M", "%m/%d/%y %H:%M", "%d-%b-%y", "%b %d, %Y %H:%M"])
+@pytest.mark.parametrize("freq", ["6h", "D", "MS"])
+def test_the_place_of_the_year_is_clear_from_the_column(tmp_path: Path, form: str, freq: str) -> None:
+    times = pd.date_range("2021-01-01", periods=120, freq=freq) + pd.Timedelta(days=14)
+    rows = "".join(f'"{time.strftime(form)}",1,2\n' for time in times)
+    table, _ = read_table(put(tmp_path, "time,a,b\n" + rows))
+    assert list(table.index) == list(pd.to_datetime(times.strftime(form), format=form))
 
 
 def test_a_long_file_may_spread_its_dates_over_columns(tmp_path: Path) -> None:

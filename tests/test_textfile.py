@@ -75,7 +75,10 @@ def test_exactness_does_not_suffer_when_a_column_has_odd_texts_for_holes(tmp_pat
 
 @pytest.mark.parametrize(
     "hole",
-    ["", "NA", "NaN", "nan", "null", "NULL", "None", "-", "--", "n/a", "N/A", "Missing", "#N/A", "#n/v", "---", "k.A."],
+    [
+        *("", "NA", "NaN", "nan", "null", "NULL", "None", "-", "--", "n/a", "N/A", "Missing", "#N/A", "#n/v", "---"),
+        *("k.A.", "ND", "n.d.", "M", "MM", "mm", "*", "***", "/", "//", "///", "<NA>"),
+    ],
 )
 def test_the_usual_texts_for_holes_are_holes(tmp_path: Path, hole: str) -> None:
     table, _ = read_table(put(tmp_path, f"time,a,b\n2024-01-01,{hole},1\n2024-01-02,2.5,1\n"))
@@ -146,6 +149,34 @@ def test_huge_integers_are_not_squeezed_into_floats(tmp_path: Path) -> None:
 
 def test_leading_zeros_of_sensor_names_survive(tmp_path: Path) -> None:
     assert read_table(put(tmp_path, WIDE.replace("a,b", "001001,2")))[0].columns.tolist() == ["001001", "2"]
+
+
+SPACED = """  date       time      a      b
+2024-01-01 00:00    1.5  4
+2024-01-01 01:00     NA  5
+2024-01-01 02:00   3.25  -6
+"""
+
+
+@pytest.mark.parametrize("name", ["readings.txt", "readings.dat"])
+def test_columns_may_be_separated_by_any_number_of_spaces(tmp_path: Path, name: str) -> None:
+    path = put(tmp_path, SPACED, name)
+    table, form = read_table(path)
+    assert table.index.equals(pd.date_range("2024-01-01", periods=3, freq="h"))
+    assert table["a"].fillna(-1).tolist() == [1.5, -1, 3.25]
+    write_table(table, tmp_path / ("out" + path.suffix), like=form)
+    written = (tmp_path / ("out" + path.suffix)).read_text()
+    assert [line.split() for line in written.splitlines()] == [line.split() for line in SPACED.splitlines()]
+    pd.testing.assert_frame_equal(read_table(tmp_path / ("out" + path.suffix))[0], table)
+    assert "line 3, column 'b': 'wet' is not a number" in problem(put(tmp_path, SPACED.replace("NA  5", "NA  wet")))
+
+
+def test_a_single_space_stands_between_empty_cells_too(tmp_path: Path) -> None:
+    text = "time a b\n2024-01-01 1.5 4.5\n2024-01-02  5.5\n2024-01-03 3.5 \n"
+    table, form = read_table(put(tmp_path, text))
+    assert table["a"].fillna(-1).tolist() == [1.5, -1, 3.5]
+    write_table(table, tmp_path / "out.csv", like=form)
+    assert (tmp_path / "out.csv").read_text() == text
 
 
 # --- mistakes in text files ---
@@ -232,7 +263,8 @@ def test_title_lines_above_the_header_are_skipped_told_and_come_back(
     with caplog.at_level("INFO", logger="casper"):
         table, _ = read_table(path)
     assert table.columns.tolist() == ["a", "b"]
-    assert f"skipped {titles.count(chr(10))} lines above the header, such as" in caplog.text
+    lines = {1: "1 line", 2: "2 lines"}[titles.count("\n")]
+    assert f"skipped {lines} above the header, such as" in caplog.text
     assert filled_copy(path, tmp_path / "out.csv") == titles + WIDE.replace(",,", ",7.5,")
     assert filled_copy(path, tmp_path / "out.tsv").startswith("time\ta")
 
@@ -256,9 +288,13 @@ def test_title_lines_do_not_hide_the_separator_or_the_line_of_a_mistake(tmp_path
         ('time,a,b\n2024-01-01,1,2\n2024-01-02,1,"2\n', "readings.csv cannot be read: "),
         ("station,time,value\nx,2024-01-01,1,2\ny,2024-01-01,1,2\n", "line 2: 4 fields where the header has 3"),
         ("time,,\n", "has no rows below its header"),
-        ("time a b\n2024-01-01 1 2\n", "a single column found; columns are separated by comma"),
+        ("time\n2024-01-01 12:00\n", "a single column found; columns are separated by comma"),
         ("x" * 200_000 + ",y\n", "readings.csv cannot be read as a table"),
-        ("2024-01-01,1,2\n2024-01-02,1,2\n", "line 1: expected column names, found '2024-01-01'"),
+        (
+            "2024-01-01,1,2\n2024-01-02,1,2\n",
+            "line 1: expected column names, found '2024-01-01'; the header is missing",
+        ),
+        (" 01-JAN-2012 00:00,Sunday,4\n 01-JAN-2012 01:00,Sunday,4\n", "names, found '01-JAN-2012 00:00'; the header"),
         (b"PK\x03\x04\x00\x00junk", "is not a text file"),
     ],
 )

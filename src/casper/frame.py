@@ -156,9 +156,11 @@ class SensorFrame:
             first, asked = (int(month_numbers(one)[0]) for one in (self.times[:1], pd.DatetimeIndex([stamp])))
             if 0 <= (asked - first) // months < len(self.times):
                 return (asked - first) // months
-        nearest = int(self.times.get_indexer(pd.DatetimeIndex([stamp]), method="nearest")[0])
         moved = np.abs((self._stamps - self.times[self._cells]).to_numpy()).max()
-        if abs(stamp - self.times[nearest]) <= moved:
+        # A reading of a day stands at its beginning, at whatever hour it was taken.
+        method = "nearest" if moved < self.step / 2 else "pad"
+        nearest = int(self.times.get_indexer(pd.DatetimeIndex([stamp]), method=method)[0])
+        if nearest >= 0 and abs(stamp - self.times[nearest]) <= moved:
             return nearest
         if not self.times[0] < stamp < self.times[-1]:
             first, last = self._as_written(self.times[0]), self._as_written(self.times[-1])

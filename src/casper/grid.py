@@ -17,6 +17,8 @@ from casper.months import MONTH, common_months, month_grid, months_of, months_te
 
 DAY = pd.Timedelta(days=1).value
 HOUR = pd.Timedelta(hours=1).value
+USUAL = 0.75  # of all stamps at one offset show where the steps are meant to lie
+ABOUT_MIDNIGHT = 2 * HOUR
 ZONE_OPTION = "--timezone Europe/Berlin (timezone='Europe/Berlin'), with your zone"
 LARGEST_GRID = 20  # a grid with more steps per row of the table than this is a mistake, not a table with holes
 SENSIBLE_STEPS = ("10s", "30s", "1min", "5min", "10min", "15min", "30min", "1h", "3h", "6h", "12h", "1D", "7D")
@@ -186,21 +188,27 @@ def regular_grid(
         problems.append(_uneven(utc, has_zone=stamps.tz is not None))
         return np.arange(len(stamps)), stamps, pd.Timedelta(0)
     on_wall = ticks is wall
-    start = _anchor(ticks, step, (calendar if on_wall else stamps)[0])
-    cells = (ticks - start + step // 2) // step
+    even = not ((ticks - ticks[0]) % step).any()
+    by_days = on_wall and not even
+    nearest = True
+    if by_days:
+        start, cells, nearest = _steps_of_days(ticks, step)
+    else:
+        start = int(ticks[0]) if even else _anchor(ticks, step, stamps[0])
+        cells = (ticks - start + step // 2) // step
     start, cells = start + int(cells[0]) * step, cells - cells[0]
     size, length = int(cells[-1]) + 1, pd.Timedelta(step, unit="ns")
     if _too_many(size, stamps, length, problems):
         return cells, stamps, length
     shifts = ticks - start - cells * step
-    if wanted is not None and _fits_badly(ticks, shifts, step):
+    if wanted is not None and not by_days and _fits_badly(ticks, shifts, step):
         usual = step_text(pd.Timedelta(_usual_difference(ticks), unit="ns"))
         problems.append(
             f"a step of {step_text(length)} does not fit the time stamps: more than half of them would be moved by "
             f"more than a quarter of it; they are usually {usual} apart, pass another --freq (freq=) or none"
         )
         return cells, stamps, length
-    _note_grid(shifts, cells, size, length, notes)
+    _note_grid(shifts, cells, size, length, notes, nearest=nearest)
     times = pd.DatetimeIndex(start + step * np.arange(size), tz=None)
     if stamps.tz is None:
         return cells, times, length
@@ -217,7 +225,7 @@ def _calendar_grid(
     assert months is not None
     cells, times = month_grid(calendar, months)
     if not _too_many(len(times), stamps, length, problems):
-        _note_grid((calendar - times[cells]).asi8, cells, len(times), length, notes)
+        _note_grid((calendar - times[cells]).asi8, cells, len(times), length, notes, nearest=False)
     return cells, _on_local_clock(times, stamps), length
 
 
@@ -270,7 +278,7 @@ def _uneven(ticks: NDArray[np.int64], *, has_zone: bool) -> str:
     median = float(np.median(steps))
     lengths = {text: pd.Timedelta(text) for text in SENSIBLE_STEPS} | {"MS": MONTH, "QS": 3 * MONTH, "YS": 12 * MONTH}
     proposal = min(lengths, key=lambda text: abs(np.log(lengths[text].value / median)))
-    return f"{uneven}: pass --freq {proposal} (freq={proposal!r}) to move each to the nearest step"
+    return f"{uneven}: pass --freq {proposal} (freq={proposal!r}) to put each on a step of that length"
 
 
 def step_text(step: pd.Timedelta) -> str:
@@ -283,25 +291,77 @@ def step_text(step: pd.Timedelta) -> str:
 
 
 def _anchor(ticks: NDArray[np.int64], step: int, first: pd.Timestamp) -> int:
-    """Where the grid starts: on the stamps if they are even, else on round clock times where these fit the stamps."""
-    if not ((ticks - ticks[0]) % step).any():
-        return int(ticks[0])
+    """Where the grid of uneven stamps starts: where most of them lie, else on round clock times that fit them."""
     midnight = int(first.normalize().as_unit("ns").value)
-    direction = np.exp(2j * np.pi * (((ticks - midnight) % step) / step)).mean()
-    offset = float(np.angle(direction)) / (2 * np.pi)
+    offsets = (ticks - midnight) % step
+    usual = _usual(offsets)
+    if usual is not None:
+        return midnight + usual
+    concentration, centre = _centre(offsets, step)
     # Readings taken near half past would flip between two round hours; let the grid run through them instead.
-    if abs(direction) > 0.5 and abs(offset) > 0.25:
-        return midnight + round(offset * step)
+    if concentration > 0.5 and abs(centre) > step / 4:
+        median = centre + float(np.median((offsets - round(centre) + step // 2) % step - step // 2))
+        round_lengths = [pd.Timedelta(text).value for text in SENSIBLE_STEPS]
+        unit = max((length for length in round_lengths if length * 12 <= step), default=1)
+        return midnight + round(median / unit) * unit
     return midnight
 
 
+def _steps_of_days(ticks: NDArray[np.int64], step: int) -> tuple[int, NDArray[np.int64], bool]:
+    """The start of a grid of whole days, the step of every stamp, and whether that is the nearest or the one it is in.
+
+    A reading belongs to the day on which it was taken, at whatever time of day. Only a clock that runs about midnight
+    is a little late or early: its readings go to the nearest one.
+    ticks: on the local clock.
+    """
+    clock = ticks % DAY
+    usual_time = _usual(clock)
+    time_of_day = 0 if usual_time is None else usual_time
+    begins = 0  # of a day, after midnight
+    if usual_time is not None:
+        early, late = usual_time - ABOUT_MIDNIGHT, usual_time + ABOUT_MIDNIGHT - DAY
+        begins = min(early, 0) + max(late, 0)
+    else:
+        sides = [(clock <= ABOUT_MIDNIGHT).mean(), (clock >= DAY - ABOUT_MIDNIGHT).mean()]
+        if sum(sides) >= USUAL and min(sides) >= 0.1:
+            begins = -ABOUT_MIDNIGHT
+    days, length = (ticks - begins) // DAY, step // DAY
+    phases = (days - days[0]) % length
+    usual_day = _usual(phases)
+    concentration, centre = _centre(phases, length)
+    is_usual = usual_day is not None or concentration > 0.5
+    first = int(days[0]) + (usual_day if usual_day is not None else round(centre) if is_usual else 0)
+    nearest = length > 1 and is_usual
+    cells = (days - first + ((length - 1) // 2 if nearest else 0)) // length
+    return first * DAY + time_of_day, cells, nearest or usual_time is not None or begins != 0
+
+
+def _usual(offsets: NDArray[np.int64]) -> int | None:
+    """The offset that nearly all stamps have, if there is one."""
+    found, counts = np.unique(offsets, return_counts=True)
+    most = int(np.argmax(counts))
+    return int(found[most]) if counts[most] >= USUAL * len(offsets) else None
+
+
+def _centre(offsets: NDArray[np.int64], period: int) -> tuple[float, float]:
+    """How close together offsets lie (0 to 1), and their mean between minus and plus half a period."""
+    direction = np.exp(2j * np.pi * (offsets / period)).mean()
+    return abs(direction), float(np.angle(direction)) / (2 * np.pi) * period
+
+
 def _note_grid(
-    shifts: NDArray[np.int64], cells: NDArray[np.int64], size: int, step: pd.Timedelta, notes: list[str]
+    shifts: NDArray[np.int64],
+    cells: NDArray[np.int64],
+    size: int,
+    step: pd.Timedelta,
+    notes: list[str],
+    *,
+    nearest: bool,
 ) -> None:
     moved = int((shifts != 0).sum())
     if moved:
         largest = pd.Timedelta(int(np.abs(shifts).max()), unit="ns")
-        where = "to the nearest step of" if months_of(step) is None else "to the beginning of their step of"
+        where = "to the nearest step of" if nearest else "to the beginning of their step of"
         notes.append(f"Stamps moved {where} {step_text(step)}: {moved:,}, by at most {step_text(largest)}.")
     used = len(np.unique(cells))
     if used < len(cells):

@@ -31,9 +31,9 @@ from casper.layout import (
     lay_out,
     named_column,
     one_clock,
-    refuse_repeated_stamps,
     wide_from_long,
 )
+from casper.open_roles import refuse_times_in_header, settle_roles
 from casper.stamps import parse_stamps
 from casper.textfile import SAMPLE, Place, TextFile, TextStyle, counts_rows, is_row_number_name, write_text
 
@@ -41,7 +41,7 @@ __all__ = ["TableFormat", "read_matrix", "read_sensors", "read_table", "write_ta
 
 log = logging.getLogger("casper")
 
-TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
+TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".dat")
 HDF5_SUFFIXES = (".h5", ".hdf5", ".hdf")
 SUFFIXES: dict[str, Kind] = {
     **dict.fromkeys(TEXT_SUFFIXES, "text"),
@@ -91,13 +91,15 @@ def read_table(
         kind, style, place, key = "text", text.style, text.place, DEFAULT_KEY
         numbered = [position for position in range(len(text.header)) if text.counts_rows(position)]
         roles = choose(text.header, numbered)
-        if roles.maybe_id is not None:
+        if roles.maybe_ids:
             cells, _ = text.read(range(len(text.header)), found)
             if not cells.empty:
-                refuse_repeated_stamps(file.name, cells, _stamps(cells, roles, place), roles, style.decimal)
+                roles = settle_roles(file.name, cells, _stamps(file.name, cells, roles, place), roles, style.decimal)
         raw, whole = text.read(roles.beside(len(text.header)), found)
-        if style.titles:
-            log.info(f"{file.name}: skipped {len(style.titles)} lines above the header, such as {style.titles[0]!r}.")
+        for skipped, where in ((style.titles, "above"), (style.units, "below")):
+            if skipped:
+                lines = "1 line" if len(skipped) == 1 else f"{len(skipped)} lines"
+                log.info(f"{file.name}: skipped {lines} {where} the header, such as {skipped[0]!r}.")
     else:
         raw, key = _read_binary(file, kind, key)
         place = _row_place(file.name)
@@ -105,23 +107,27 @@ def read_table(
         numbered = _row_numbers(raw)
         roles = choose([*raw.index.names, *raw.columns], [levels + position for position in numbered])
         if roles.id is None and time_column is None and may_hold_stamps(raw.index):
-            refuse_repeated_stamps(file.name, raw.reset_index(allow_duplicates=True), raw.index, roles)
-            ignored = [position - levels for position in roles.ignored if position >= levels]
-            _note_row_numbers(file, raw, numbered)
-            table = raw.iloc[:, [position for position in range(raw.shape[1]) if position not in ignored]]
-            return table, TableFormat(
-                kind, _suffix(file), table.index, table.columns, raw.iloc[:, ignored], tuple(ignored), key=key
-            )
-        raw = raw.reset_index(drop=all(name is None for name in raw.index.names), allow_duplicates=True)
-        numbered = _row_numbers(raw)
-        roles = choose(list(raw.columns), numbered)
+            indexed = raw.reset_index(allow_duplicates=True)
+            roles = settle_roles(file.name, indexed, raw.index, roles)
+            if roles.id is None:
+                ignored = [position - levels for position in roles.ignored if position >= levels]
+                _note_row_numbers(file, raw, numbered)
+                table = raw.iloc[:, [position for position in range(raw.shape[1]) if position not in ignored]]
+                return table, TableFormat(
+                    kind, _suffix(file), table.index, table.columns, raw.iloc[:, ignored], tuple(ignored), key=key
+                )
+            raw = indexed
+        else:
+            raw = raw.reset_index(drop=all(name is None for name in raw.index.names), allow_duplicates=True)
+            numbered = _row_numbers(raw)
+            roles = choose(list(raw.columns), numbered)
     if raw.empty:
         raise InputError(f"{file.name} has no rows below its header")
-    beside = roles.beside(raw.shape[1])
     try:
-        stamps = _stamps(raw, roles, place)
+        stamps = _stamps(file.name, raw, roles, place)
+        roles = settle_roles(file.name, raw, stamps, roles)
+        beside = roles.beside(raw.shape[1])
         if roles.id is None or roles.value is None:
-            refuse_repeated_stamps(file.name, raw, stamps, roles)
             long, table = None, raw.iloc[:, [p for p in range(raw.shape[1]) if p not in beside]]
             table.index = stamps
             _note_row_numbers(file, raw, numbered)
@@ -148,9 +154,13 @@ def read_table(
     )
 
 
-def _stamps(raw: pd.DataFrame, roles: Roles, place: Place) -> pd.Index:
+def _stamps(file: str, raw: pd.DataFrame, roles: Roles, place: Place) -> pd.Index:
     name = str(raw.columns[roles.stamps[0]]).strip() if len(roles.stamps) == 1 else "time"
-    return parse_stamps(raw.iloc[:, list(roles.stamps)], place, name).rename(name or "time")
+    try:
+        return parse_stamps(raw.iloc[:, list(roles.stamps)], place, name).rename(name or "time")
+    except InputError:
+        refuse_times_in_header(file, list(raw.columns))
+        raise
 
 
 def _row_numbers(raw: pd.DataFrame) -> list[int]:
@@ -158,7 +168,7 @@ def _row_numbers(raw: pd.DataFrame) -> list[int]:
     return [
         position
         for position, name in enumerate(raw.columns)
-        if is_row_number_name(name) and counts_rows(raw.iloc[:SAMPLE, position].tolist())
+        if is_row_number_name(name) and counts_rows(raw.iloc[:SAMPLE, position].tolist(), name)
     ]
 
 

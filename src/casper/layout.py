@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from casper.errors import InputError, some
+from casper.errors import InputError
 from casper.rows import clocks_may_repeat
-from casper.stamps import PARTS, TIME_NAMES, parse_stamps
+from casper.stamps import DAY_OF_YEAR, PARTS, PARTS_WITH_DAY_OF_YEAR, TIME_NAMES, parse_stamps, part_name
 from casper.textfile import BadText, Place, TextStyle, parse_numbers
 
 log = logging.getLogger("casper")
@@ -22,10 +22,14 @@ log = logging.getLogger("casper")
 Kind = Literal["text", "excel", "parquet", "hdf5"]
 Layout = Literal["auto", "wide", "long"]
 
-ID_NAMES = ("id", "sensor", "sensor_id", "station", "station_id", "site", "site_id", "detector", "detector_id")
+ID_NAMES = (
+    *("id", "sensor", "sensor_id", "station", "station_id", "site", "site_id", "detector", "detector_id"),
+    *("station_no", "site_no"),
+)
 VALUE_NAMES = ("value", "reading", "measurement")
 ROLE_NAMES = {"time": TIME_NAMES, "id": ID_NAMES, "value": VALUE_NAMES}
 INTEGER = r"0|-?[1-9]\d{0,17}"  # without leading zeros, which an id may need
+MANY_COPIES = 0.1  # of all rows: more than a slip
 DEFAULT_KEY = "readings"  # not "table": PyTables would take the whole file for one
 
 
@@ -76,15 +80,14 @@ class TableFormat:
         if len(parts) != columns.shape[1]:
             return text
         # Beside the others, since only a whole column tells whether its days or its months come first.
-        joined = pd.concat([columns, pd.DataFrame([parts], columns=columns.columns)], ignore_index=True)
+        joined = pd.DataFrame([*columns.to_numpy(dtype=object).tolist(), parts], columns=columns.columns)
         try:
             return parse_stamps(joined, str, "time")[-1]
         except InputError:
             return text
 
     def _stamp_columns(self) -> pd.DataFrame:
-        found = self.beside.iloc[:, [self.beside_positions.index(position) for position in self.stamp_positions]]
-        return found.set_axis(range(found.shape[1]), axis=1)
+        return self.beside.iloc[:, [self.beside_positions.index(position) for position in self.stamp_positions]]
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,8 @@ class Roles:
     id: int | None = None  # None in a wide file
     value: int | None = None
     ignored: tuple[int, ...] = ()
-    maybe_id: int | None = None  # in a file taken for wide, the one column with the name of an id
+    maybe_ids: tuple[int, ...] = ()  # the columns with the name of an id, where names do not tell which is or if it is
+    surely_long: bool = False  # as the user says, though no name tells which column has the readings
 
     def beside(self, width: int) -> list[int]:
         """The columns of `width` that hold no readings."""
@@ -122,15 +126,16 @@ def find_roles(
     ignored: Sequence[int],
 ) -> Roles:
     """The parts that the columns play, as named by the user or else by their usual names."""
-    names = [str(name).strip().lower().replace(" ", "_") for name in header]
+    names = [part_name(name) for name in header]
 
     def like(accepted: Sequence[str]) -> list[int]:
         return [position for position, name in enumerate(names) if name in accepted and position not in ignored]
 
     times, ids, values = like(TIME_NAMES), like(ID_NAMES), like(VALUE_NAMES)
     dates, halves = like(("date",)), like(("time", "hour"))
-    spread = [position for part in PARTS for position in like((part,))[:1]]
-    has_parts = not times and [names[position] for position in spread] == list(PARTS[: len(spread)])
+    parts = PARTS_WITH_DAY_OF_YEAR if like((DAY_OF_YEAR,)) else PARTS
+    spread = [position for part in parts for position in like((part,))[:1]]
+    has_parts = not times and [names[position] for position in spread] == list(parts[: len(spread)])
     named = {
         role: None if wanted is None else named_column(file, header, wanted)
         for role, wanted in (("time", time), ("id", sensor), ("value", value))
@@ -152,8 +157,12 @@ def find_roles(
         values = others if len(others) == 1 else []
     asked = layout == "long" or (layout == "auto" and not (sensor is None and value is None))
     found = layout == "auto" and len(ids) == len(values) == 1 and has_time
-    if not asked and not found:
-        return Roles(stamps, ignored=tuple(ignored), maybe_id=id_at if layout == "auto" else None)
+    open_ids = tuple(ids if named["id"] is None else ()) if layout == "auto" or len(ids) > 1 else ()
+    if layout == "wide" or (not asked and not found):
+        return Roles(stamps, ignored=tuple(ignored), maybe_ids=() if layout == "wide" else open_ids)
+    if asked and value is None and not values and (id_at is not None or ids) and has_time:
+        maybe_ids = tuple(ids) if id_at is None else (id_at,)
+        return Roles(stamps, ignored=tuple(ignored), maybe_ids=maybe_ids, surely_long=True)
     for role, candidates in (("id", ids), ("value", values), ("time", times or stamps[1:])):
         if named[role] is None and not candidates:
             raise InputError(
@@ -161,25 +170,8 @@ def find_roles(
                 f"({role}_column=) or call it {' or '.join(ROLE_NAMES[role])}"
             )
     value_at = named["value"] if named["value"] is not None else values[0]
-    return Roles(stamps, id_at if id_at is not None else ids[0], value_at, tuple(ignored))
-
-
-def refuse_repeated_stamps(file: str, raw: pd.DataFrame, stamps: pd.Index, roles: Roles, decimal: str = ".") -> None:
-    """A file with an id column and a row per sensor and time is no wide table."""
-    # The hour that clocks repeat in autumn is no more than a few rows of a wide table.
-    if roles.maybe_id is None or stamps.duplicated().mean() < 0.1:
-        return
-    candidates: list[str] = []
-    for position in sorted(set(range(raw.shape[1])) - {*roles.stamps, *roles.ignored, roles.maybe_id}):
-        column, bad = raw.iloc[:, position], list[BadText]()
-        if not np.isnan(parse_numbers(column, decimal, "", bad)).all() and not bad:
-            candidates.append(repr(str(column.name)))
-    repeated = stamps[stamps.duplicated()][0]
-    raise InputError(
-        f"{file} looks like a long table (a column {str(raw.columns[roles.maybe_id])!r}, and {repeated} more than "
-        f"once): pass --layout long --value-column NAME (layout='long', value_column=) with one of "
-        f"{some(candidates) or 'its columns'}"
-    )
+    maybe_ids = open_ids if id_at is None else ()
+    return Roles(stamps, id_at if id_at is not None else ids[0], value_at, tuple(ignored), maybe_ids)
 
 
 def wide_from_long(
@@ -234,7 +226,13 @@ def _look_at_second_readings(
     first = firsts[of_row[repeated]]
     differs = (numbers[repeated] != numbers[first]) & ~(np.isnan(numbers[repeated]) & np.isnan(numbers[first]))
     if not differs.any():
-        log.info(f"{place(int(repeated[0]))}: a copy of an earlier row, as are {len(repeated)} in all; used once each.")
+        share = len(repeated) / len(cell)
+        many = share >= MANY_COPIES
+        log.log(
+            logging.WARNING if many else logging.INFO,
+            f"{place(int(repeated[0]))}: this row repeats the sensor, time and reading of an earlier one, as do "
+            f"{len(repeated):,} of {len(cell):,} rows" + (f" ({share:.0%})" if many else "") + "; each is used once.",
+        )
         return
     row, before = int(repeated[differs][0]), place(int(first[differs][0]))
     remedy = "keep one"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import re
 import shlex
 import warnings
 import zlib
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -23,18 +21,14 @@ from numpy.typing import NDArray
 from casper.errors import MOST_TEXTS, InputError, first_line, some
 from casper.excel import SUFFIX as EXCEL
 from casper.excel import WHOLE_LIMIT, sheet_as_text
+from casper.heading import DATE, HOLE_TEXTS, HOLES, NUMBER, SPACES, cells_of, find_heading, find_separator
 
 Place = Callable[[int], str]  # row of the table -> where a person finds it in the file
 
-_FAILED_FORMULAS = ("#div/0!", "#value!", "#ref!", "#name?", "#num!", "#null!")  # as Excel writes them
-HOLES = ("", "na", "nan", "null", "none", "-", "--", "---", "n/a", "#n/a", "#n/v", "k.a.", "missing", *_FAILED_FORMULAS)
-HOLE_TEXTS = sorted({form for hole in HOLES for form in (hole, hole.upper(), hole.title())} | {"NaN", "k.A."})
-NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:inf|infinity)"
-ISO = r"\d{4}-?\d\d-?\d\d(?:$|[T ])"
-DATE = r"\s*(?:\d{4}-?\d\d-?\d\d|\d{1,4}[./-]\d{1,2}[./-]\d{1,4})(?:$|[T ,])"
 MOST_PROBLEMS = 10  # that are told at once
-SAMPLE = 50  # lines that tell how a file is written
+SAMPLE = 100  # lines that tell how a file is written
 ROW_NUMBER_NAMES = ("", "unnamed:_0", "index", "no", "nr")  # what pandas and people call the numbers of rows
+RECORD = "record"  # what loggers call them, which begin at any number
 
 
 @dataclass(frozen=True)
@@ -46,6 +40,7 @@ class TextStyle:
     encoding: str = "utf-8"
     newline: str = "\n"
     titles: tuple[str, ...] = ()  # lines above the header
+    units: tuple[str, ...] = ()  # lines between the header and the readings
 
 
 @dataclass(frozen=True)
@@ -91,6 +86,7 @@ class TextFile:
     style: TextStyle
     header: list[str]
     header_line: int  # from 1, as an editor counts
+    body_line: int  # where the readings begin at the earliest
     comments: bool
 
     @classmethod
@@ -103,19 +99,26 @@ class TextFile:
         if b"\0" in content:
             raise InputError(f"{file.name} is not a text file")
         encoding = _encoding(content)
-        # A line that starts with # is a comment, unless # also occurs elsewhere, say in the names of sensors.
-        comments = re.search(rb"[^\r\n\xbf]#", content) is None
+        # A line that starts with # is a comment, unless # also occurs in others, say in the names of sensors.
+        comments = re.search(rb"(?m)^(?:\xef\xbb\xbf)?[^#\r\n\xef][^\r\n]*#", content) is None
         sample = list(islice(_numbered_lines(content, encoding, comments=comments), SAMPLE))
         if not sample:
             raise InputError(f"{file.name} is empty: it has nothing but blank lines")
         lines = [line for _, line in sample]
-        separator = "," if is_excel else _separator(lines)
-        first = _header_at(lines, separator, file.name)
-        header = _cells([lines[first]], separator, file.name)[0]
+        separator = "," if is_excel else find_separator(lines)
+        heading = find_heading(lines, separator, file.name)
+        first = heading.at
+        header = cells_of([lines[first]], separator, file.name)[0]
         newline = "\r\n" if b"\r\n" in content[:65536] else "\n"
-        titles = tuple(line.rstrip("\r\n") for line in lines[:first])
-        style = TextStyle(separator, _decimal(content, separator), encoding, newline, titles)
-        return cls(file.name, content, style, [name.strip() for name in header], sample[first][0], comments)
+        plain = tuple(line.rstrip("\r\n") for line in lines)
+        titles, units = plain[:first], plain[first + 1 :][: heading.below]
+        style = TextStyle(separator, _decimal(content, separator), encoding, newline, titles, units)
+        names, (header_line, _), (above_body, _) = (
+            [name.strip() for name in header],
+            sample[first],
+            sample[first + heading.below],
+        )
+        return cls(file.name, content, style, names, header_line, above_body + 1, comments)
 
     def place(self, row: int) -> str:
         """Where row `row` (from 0) below the header is found with a text editor."""
@@ -127,12 +130,12 @@ class TextFile:
         if not is_row_number_name(self.header[position]):
             return False
         lines = [line for _, line in islice(self._body(), SAMPLE)]
-        cells = [row[position] for row in _cells(lines, self.style.separator, self.name) if len(row) > position]
-        return counts_rows(cells)
+        cells = [row[position] for row in cells_of(lines, self.style.separator, self.name) if len(row) > position]
+        return counts_rows(cells, self.header[position])
 
     def rows(self) -> list[list[str]]:
         """All cells below the header as text."""
-        found = _cells([line for _, line in self._body()], self.style.separator, self.name)
+        found = cells_of([line for _, line in self._body()], self.style.separator, self.name)
         for row, cells in enumerate(found):
             if len(cells) != len(self.header):
                 raise InputError(f"{self.place(row)}: {len(cells)} fields where the header has {len(self.header)}")
@@ -146,9 +149,14 @@ class TextFile:
         """
         width = len(self.header)
         if width == 1:
-            raise InputError(f"{self.name}: a single column found; columns are separated by comma, semicolon, tab or |")
-        if re.fullmatch(rf"(?:{ISO}.*)|(?:{NUMBER})", self.header[0]):
-            raise InputError(f"{self.name}, line {self.header_line}: expected column names, found {self.header[0]!r}")
+            raise InputError(
+                f"{self.name}: a single column found; columns are separated by comma, semicolon, tab, | or spaces"
+            )
+        if re.match(DATE, self.header[0]) or re.fullmatch(NUMBER, self.header[0]):
+            raise InputError(
+                f"{self.name}, line {self.header_line}: expected column names, found {self.header[0]!r}; the header is "
+                "missing: write a line with a name for each column above the readings"
+            )
         numeric = [position for position in range(width) if position not in texts]
         options: dict[str, Any] = {} if _pandas_reads_floats_exactly() else {"float_precision": "round_trip"}
         try:
@@ -162,8 +170,8 @@ class TextFile:
                     header=None,
                     names=list(range(width)),
                     index_col=False,
-                    skiprows=self.header_line,
-                    skipinitialspace=True,
+                    skiprows=self.body_line - 1,
+                    skipinitialspace=self.style.separator != " ",
                     comment="#" if self.comments else None,
                     dtype=dict.fromkeys(texts, str),
                     keep_default_na=False,
@@ -199,7 +207,7 @@ class TextFile:
 
     def _body(self) -> Iterator[tuple[int, str]]:
         lines = _numbered_lines(self.content, self.style.encoding, comments=self.comments)
-        return ((number, line) for number, line in lines if number > self.header_line)
+        return ((number, line) for number, line in lines if number >= self.body_line)
 
 
 def _content(file: Path) -> bytes:
@@ -213,13 +221,16 @@ def _content(file: Path) -> bytes:
 
 
 def is_row_number_name(name: object) -> bool:
-    return str(name).strip().lower().replace(" ", "_") in ROW_NUMBER_NAMES
+    return str(name).strip().lower().replace(" ", "_") in (*ROW_NUMBER_NAMES, RECORD)
 
 
-def counts_rows(cells: Sequence[object]) -> bool:
-    """Whether the cells are 0, 1, 2, ... or 1, 2, 3, ..."""
+def counts_rows(cells: Sequence[object], name: object) -> bool:
+    """Whether the cells are 0, 1, 2, ... or 1, 2, 3, ..., or those of a logger's records, from any number on."""
     texts = [str(cell).strip() for cell in cells]
-    return len(texts) > 1 and any(texts == [str(start + row) for row in range(len(texts))] for start in (0, 1))
+    starts = (0, 1)
+    if str(name).strip().lower() == RECORD and texts and texts[0].isdecimal():
+        starts = (int(texts[0]),)
+    return len(texts) > 1 and any(texts == [str(start + row) for row in range(len(texts))] for start in starts)
 
 
 def stripped_texts(column: pd.Series) -> pd.Series:
@@ -295,42 +306,6 @@ def _numbered_lines(content: bytes, encoding: str, *, comments: bool) -> Iterato
             yield number, line
 
 
-def _cells(lines: Sequence[str], separator: str, name: str) -> list[list[str]]:
-    try:
-        return list(csv.reader(lines, delimiter=separator, skipinitialspace=True))
-    except csv.Error as error:
-        raise InputError(f"{name} cannot be read as a table: {error}") from error
-
-
-def _counts(lines: Sequence[str], separator: str) -> tuple[list[int], int]:
-    """How many separators the lines have, and how many most of them have."""
-    counts = [re.sub(r'"[^"]*"', "", line).count(separator) for line in lines]
-    return counts, Counter(counts).most_common(1)[0][0]
-
-
-def _separator(lines: Sequence[str]) -> str:
-    def rank(separator: str) -> tuple[bool, int, bool, int]:
-        counts, usual = _counts(lines, separator)
-        # Decimal commas stand in the rows, a separator in the header too.
-        above = next(number for number, count in enumerate(counts) if count >= usual)
-        return usual > 0, -above, len(set(counts[above:])) == 1, usual
-
-    return max(",;\t|", key=rank)
-
-
-def _header_at(lines: Sequence[str], separator: str, name: str) -> int:
-    """Which line is the header: the one below lines of title, which have fewer separators or a single filled cell."""
-    counts, usual = _counts(lines, separator)
-    for number, line in enumerate(lines):
-        cells = [cell.strip() for cell in _cells([line], separator, name)[0]]
-        if counts[number] < usual or (usual >= 2 and sum(map(bool, cells)) <= 1):
-            continue
-        # Readings right below: the short line was the header after all, with a name too few.
-        is_data = re.fullmatch(NUMBER, cells[0]) or any(re.match(DATE, cell) for cell in cells)
-        return 0 if is_data else number
-    return 0
-
-
 def _decimal(content: bytes, separator: str) -> str:
     if separator not in ";\t":
         return "."
@@ -343,19 +318,24 @@ def write_text(
     table: pd.DataFrame, file: Path, style: TextStyle, *, whole: frozenset[str], with_index: bool, gzipped: bool
 ) -> None:
     opener = gzip.open if gzipped else open
+    hole = "NA" if style.separator == SPACES else ""  # one space more would not be seen
+    out = _shorten_whole_numbers(table, whole, style.decimal, hole)
+    options: dict[str, Any] = {
+        "sep": " " if style.separator == SPACES else style.separator,
+        "decimal": style.decimal,
+        "lineterminator": style.newline,
+        "index": with_index,
+        "index_label": str(table.index.name or "time") if with_index else None,
+        "na_rep": hole,
+    }
     with opener(file, "wt", encoding=style.encoding, newline="") as handle:
         handle.writelines(title + style.newline for title in style.titles)
-        _shorten_whole_numbers(table, whole, style.decimal).to_csv(
-            handle,
-            sep=style.separator,
-            decimal=style.decimal,
-            lineterminator=style.newline,
-            index=with_index,
-            index_label=str(table.index.name or "time") if with_index else None,
-        )
+        out.iloc[:0].to_csv(handle, **options)
+        handle.writelines(unit + style.newline for unit in style.units)
+        out.to_csv(handle, header=False, **options)
 
 
-def _shorten_whole_numbers(table: pd.DataFrame, whole: frozenset[str], decimal: str) -> pd.DataFrame:
+def _shorten_whole_numbers(table: pd.DataFrame, whole: frozenset[str], decimal: str, hole: str) -> pd.DataFrame:
     """In columns that had whole numbers only, 3.0 is written as 3 again; the filled values keep their fractions."""
     positions = [p for p, name in enumerate(table.columns) if name in whole and table.dtypes.iloc[p].kind == "f"]
     if not positions:
@@ -363,7 +343,7 @@ def _shorten_whole_numbers(table: pd.DataFrame, whole: frozenset[str], decimal: 
     columns: dict[int, Any] = {position: table.iloc[:, position] for position in range(table.shape[1])}
     for position in positions:
         texts = columns[position].astype(str).str.removesuffix(".0").str.replace(".", decimal, regex=False)
-        columns[position] = texts.where(columns[position].notna(), "")
+        columns[position] = texts.where(columns[position].notna(), hole)
     out = pd.DataFrame(columns, index=table.index)
     out.columns = table.columns
     return out
