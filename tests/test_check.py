@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from casper.check import Suspicion, TableSummary, summarise
+from casper.check import Suspicion, TableSummary, sentences, stand_ins, summarise
 from casper.frame import from_arrays, to_frame
 
 TIMES = pd.date_range("2024-01-01", periods=200, freq="h")
@@ -140,6 +140,80 @@ def test_zeros_far_below_all_other_readings_stand_for_holes() -> None:
 )
 def test_zeros_among_small_readings_are_readings(values: NDArray[np.float64]) -> None:
     assert suspicions_of(values, noise(1)) == []
+
+
+def test_a_hole_that_other_sensors_read_is_to_be_emptied_in_the_file() -> None:
+    humid = np.random.default_rng(0).uniform(60, 100, 200).round(1)
+    humid[[4, 8]] = 99.9
+    columns = [humid, noise(1), noise(2)]
+    columns[1][[5, 6, 7]] = 99.9
+    (alone,) = summary_of(*columns).sentences()
+    assert alone == (
+        "s1: 3 times 99.9, which often stands for a hole: empty these cells in the file if so; "
+        "elsewhere in the table 99.9 is a reading, first at 2024-01-01 05:00:00"
+    )
+    columns[2][6] = 99.9
+    (shared,) = summary_of(*columns).sentences()
+    assert shared.startswith("99.9 in 2 sensors, 4 times, first s1 at 2024-01-01 05:00:00, which often stands")
+    assert "--missing-value" not in shared
+
+
+def test_stand_ins_are_found_without_the_rest_of_the_check() -> None:
+    values = np.column_stack([noise(0), noise(1)])
+    values[5:8, 1], values[70, 0] = -999.0, 500.0
+    frame = from_arrays(values, np.ones(values.shape, dtype=bool), TIMES, ["a", "b"])
+    assert stand_ins(frame) == [item for item in summarise(frame).suspicions if item.kind == "sentinel"]
+    assert sentences(stand_ins(frame)) == summarise(frame).sentences()[1:]
+    assert len(sentences(stand_ins(frame))) == 1
+
+
+def test_daylight_is_not_far_from_the_night() -> None:
+    hours = np.arange(200) % 24
+    sun = np.maximum(0.0, np.sin((hours - 8) / 9 * np.pi)) * np.random.default_rng(0).uniform(500, 900, 200)
+    sun[hours < 8] = sun[hours > 17] = 0.0
+    assert (sun == 0).mean() > 0.55
+    assert suspicions_of(sun, noise(1)) == []
+    sun[60] = 50_000.0
+    assert suspicions_of(sun, noise(1)) == [("s0", "outlier", 1, 50_000.0)]
+
+
+def test_what_a_sensor_often_reads_is_not_far_from_the_others() -> None:
+    times = pd.date_range("2024-01-01", periods=4000, freq="h")
+    values = np.random.default_rng(0).normal(20.0, 3.0, (4000, 2))
+    kinds: list[list[str]] = []
+    for often in (40, 60):
+        values[np.arange(often) * 50, 0] = np.random.default_rng(1).uniform(300, 400, often)
+        frame = from_arrays(values, np.ones(values.shape, dtype=bool), times, ["a", "b"])
+        kinds.append([item.kind for item in summarise(frame).suspicions])
+    assert kinds == [["outlier"], []], "one in a hundred, and more"
+
+
+def test_the_first_snow_is_no_change_of_units() -> None:
+    """A sensor whose depth jumps tenfold, in a network whose other sensors rise in the same days."""
+    columns: list[NDArray[np.float64]] = []
+    for number in range(5):
+        depth = np.random.default_rng(number).normal(0.8, 0.05, 200) + np.linspace(0, 0.2, 200)
+        depth[: 100 + 2 * number] *= 0.1
+        columns.append(depth)
+    (alone,) = summary_of(columns[0], *(noise(number) for number in range(1, 5))).suspicions
+    assert (alone.kind, alone.time) == ("jump", TIMES[100])
+    assert summary_of(*columns).suspicions == ()
+
+
+def test_a_jump_by_no_factor_between_units_is_a_question() -> None:
+    values = noise()
+    values[150:] *= 37.0
+    (told,) = summary_of(values, noise(1)).sentences()
+    assert told == (
+        "s0: readings are about 35 times as large from 2024-01-07 06:00:00 on. Is that so, or are they in other units? "
+        "Then divide the later ones, or make two sensors of it"
+    )
+    both = [noise(seed) for seed in range(4)]
+    for column in both[:2]:
+        column[:50] *= 37.0
+    (told,) = summary_of(*both).sentences()
+    assert "before 2024-01-03 02:00:00 as later in 2 sensors (s0, s1). Is that so" in told
+    assert told.endswith("Then divide the earlier ones, or make two sensors of each")
 
 
 def test_suspicions_that_many_sensors_share_are_one_sentence() -> None:

@@ -191,6 +191,52 @@ def test_a_table_may_be_read_in_another_way_than_the_fitted_one_was(
     pd.testing.assert_frame_equal(pd.read_csv("a.csv"), pd.read_csv("b.csv"))
 
 
+def test_numbers_that_stand_for_holes_are_told_before_they_are_taken_for_readings(
+    command: Command, six_sensors: Simulation, tiny_folder: Path, tiny_options: list[str]
+) -> None:
+    six_sensors.table.fillna(-999.0).to_csv("readings.csv", index_label="time")
+    quiet = ("--device", "cpu", "--quiet")
+    for arguments in (
+        ("impute", "readings.csv", "--method", "linear", "-o", "linear.csv", "-q"),
+        ("impute", "readings.csv", "--model", tiny_folder, "-o", "filled.csv", *quiet),
+        ("fit", "readings.csv", "-o", "model", *tiny_options),
+        ("report", "readings.csv", "--model", tiny_folder, "-o", "page.html", *quiet),
+    ):
+        told = " ".join(succeeds(command(*arguments)).err.split())
+        assert told.count("taken for readings: -999 in 6 sensors, ") == 1
+        assert "which often stands for a hole: pass --missing-value -999 (missing_values=) if so" in told
+    given = ("--missing-value", "-999", "-o", "given.csv", "-q")
+    assert succeeds(command("impute", "readings.csv", "--method", "linear", *given)).err == ""
+    assert "-999" in Path("linear.csv").read_text(), "the values are left as they are"
+
+
+def test_the_sensors_may_be_called_by_another_column_of_their_list(
+    command: Command, readings: str, six_sensors: Simulation, tiny_folder: Path
+) -> None:
+    ids = six_sensors.sensors.columns[0]
+    codes = six_sensors.sensors.assign(name=[f"Place {number}" for number in range(6)])
+    codes.rename(columns={ids: "Station Code"}).to_csv("codes.csv", index=False)
+    same = succeeds(command("check", readings, "--sensors", "sensors.csv")).out
+    assert succeeds(command("check", readings, "--sensors", "codes.csv")).out == same
+    named = six_sensors.table.set_axis(codes["name"].tolist(), axis=1)
+    named.to_csv("named.csv", index_label="time")
+    told = succeeds(command("check", "named.csv", "--sensors", "codes.csv")).out
+    assert "great-circle distances between 6 sensors" in " ".join(told.replace("│", " ").split())
+    succeeds(command("report", readings, "--model", tiny_folder, "--sensors", "codes.csv", "-o", "page.html", "-q"))
+
+
+def test_a_report_without_places_says_how_to_get_a_map(command: Command, readings: str, tiny_folder: Path) -> None:
+    options = ("--model", tiny_folder, "--device", "cpu")
+    for arguments in (
+        ("impute", readings, *options, "-o", "filled.csv", "--report", "page.html"),
+        ("report", readings, *options, "-o", "page.html"),
+    ):
+        told = " ".join(succeeds(command(*arguments, "--force")).err.split())
+        assert "for a map in the report, give them with --sensors" in told
+        told = " ".join(succeeds(command(*arguments, "--force", "--sensors", "sensors.csv")).err.split())
+        assert "for a map in the report" not in told
+
+
 def test_a_column_of_notes_can_be_skipped_and_comes_back(command: Command, six_sensors: Simulation) -> None:
     six_sensors.table.assign(notes="cleaned").to_csv("readings.csv", index_label="time")
     told = command("impute", "readings.csv", "--method", "linear", "-o", "filled.csv")

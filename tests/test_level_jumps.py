@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from casper.level_jumps import find_jump
+from casper.level_jumps import Jump, find_jump, jumps_of_their_own, unit_factor
 
 Series = NDArray[np.float64]
 HOURS = np.arange(24 * 365)
@@ -113,3 +113,67 @@ def test_a_jump_that_does_not_last_and_a_sensor_that_is_stuck_are_something_else
     assert find_jump(few) is None
     assert find_jump(np.zeros(100)) is None
     assert find_jump(np.empty(0)) is None
+
+
+def snow(rng: np.random.Generator) -> Series:
+    """Dustings of a few centimetres that melt, then a winter."""
+    depth = np.where(rng.random(200) < 0.5, rng.uniform(0.03, 0.09, 200), 0.0)
+    depth[80:] = 0.6 + np.cumsum(rng.exponential(0.005, 120))
+    return depth
+
+
+def test_the_first_snow_is_no_jump() -> None:
+    for seed in range(12):
+        depth = snow(np.random.default_rng(seed))
+        assert find_jump(depth[depth > 0]) is not None, "all that is seen of it"
+        assert find_jump(depth) is None, "there was none at times"
+        inches = (depth / 0.0254).round() * 0.0254
+        assert find_jump(inches[inches > 0]) is None, "a few steps of the instrument"
+
+
+@pytest.mark.parametrize("make", [sun, rain])
+def test_zeros_on_both_sides_do_not_hide_a_change_of_units(make: Callable[[np.random.Generator], Series]) -> None:
+    series = make(np.random.default_rng(0))
+    assert (series == 0).mean() > 0.4
+    series[2000:] *= 1000.0
+    jump = find_jump(series)
+    assert jump is not None
+    assert abs(jump.at - 2000) < 48
+
+
+def test_what_the_other_sensors_do_too_is_no_change_of_units() -> None:
+    readings = np.random.default_rng(0).normal(20.0, 2.0, (400, 5))
+    readings[200:, 0] *= 10.0
+    readings[7, 3] = np.nan
+    own = {0: Jump(200, 10.0)}
+    assert jumps_of_their_own(readings, own) == own
+    weather = readings.copy()
+    weather[200:, 1:] *= 6.0
+    assert jumps_of_their_own(weather, own) == {}
+    falling = readings.copy()
+    falling[200:, 1:] /= 6.0
+    assert jumps_of_their_own(falling, own) == own, "the other way"
+    from_nothing = readings.copy()
+    from_nothing[:200, 1:] = 0.0
+    assert jumps_of_their_own(from_nothing, own) == {}
+
+
+def test_sensors_that_change_their_units_at_the_same_step_do_not_speak_against_each_other() -> None:
+    readings = np.random.default_rng(0).normal(20.0, 2.0, (400, 3))
+    readings[200:] *= 10.0
+    together = {column: Jump(200, 10.0 + 0.1 * column) for column in range(3)}
+    assert jumps_of_their_own(readings, together) == together
+    no_units = {column: Jump(200, 7.4) for column in range(3)}
+    assert jumps_of_their_own(readings, no_units) == {}
+    at_other_times = {column: Jump(200 + column, 10.0) for column in range(3)}
+    assert jumps_of_their_own(readings, at_other_times) == {}
+    without_others = {0: Jump(200, 7.4)}
+    assert jumps_of_their_own(readings[:, :1], without_others) == without_others
+
+
+@pytest.mark.parametrize(
+    ("factor", "units"),
+    [(10.4, 10), (0.0098, 100), (1100, 1000), (26, 25.4), (1 / 3500, 3600), (7.4, None), (37, None), (0.03, None)],
+)
+def test_factors_near_those_between_units_are_known(factor: float, units: float | None) -> None:
+    assert unit_factor(factor) == units

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,14 +14,14 @@ from numpy.typing import NDArray
 from casper.errors import some
 from casper.frame import SensorFrame
 from casper.grid import step_text
-from casper.level_jumps import find_jump
+from casper.level_jumps import Jump, find_jump, jumps_of_their_own, unit_factor
+from casper.sentinels import StandIn, find_stand_ins
 
 GAP_LENGTHS = {"1": (1, 1), "2-6": (2, 6), "7-24": (7, 24), "25+": (25, None)}
-SENTINELS = (-1.0, -9.0, -99.0, -99.9, -999.0, -999.9, -9999.0, -99999.0, 9999.0, 99999.0, 999999.0)
 STUCK_STEPS = 24  # so many equal readings in a row are rarely weather or traffic
 NEARLY_DEAD = 0.05
-SEVERAL_ZEROS = 3
 FAR_OUT = 10.0  # robust standard deviations
+MOST_OUTLIERS, OUTLIER_SHARE = 10, 0.01  # what more readings than both do is how the sensor is
 MAD_TO_STD = 1.4826  # median absolute deviation -> standard deviation, for a normal distribution
 
 Kind = Literal["sentinel", "zeros", "stuck", "jump", "outlier"]
@@ -50,16 +51,17 @@ class Suspicion:
     time: pd.Timestamp
     deviations: float = 0.0  # of an outlier: how many robust standard deviations it is away from the median
     factor: float = 1.0  # of a jump: how many times as large readings are from then on
+    elsewhere: bool = False  # of a sentinel: other sensors have it among their readings
 
     @property
     def sentence(self) -> str:
         what = {
-            "sentinel": f"{self.count} times {self.value:g}, which often stands for a hole: {_remedy(self.value)}",
+            "sentinel": f"{self.count} times {self.value:g}, {_remedy(self)}",
             "zeros": f"{self.count} zeros in runs of {STUCK_STEPS} steps or more",
             "stuck": f"{self.count} readings in runs of {STUCK_STEPS} equal values or more, such as {self.value:g}",
         }
         if self.kind == "jump":
-            return f"{self.sensor}: {_jump(self)}; other units? {_jump_remedy(self)}, or make two sensors of it"
+            return f"{self.sensor}: {_jump(self)}{_jump_remedy(self)}, or make two sensors of it"
         if self.kind == "outlier":
             readings = "reading" if self.count == 1 else "readings"
             farthest = "" if self.count == 1 else "the farthest "
@@ -70,23 +72,38 @@ class Suspicion:
         return f"{self.sensor}: {what[self.kind]}, first at {self.time}"
 
 
-def _remedy(sentinel: float) -> str:
-    return f"pass --missing-value {sentinel:g} (missing_values=) if so"
+def sentences(suspicions: Sequence[Suspicion]) -> list[str]:
+    """For a person to read: those of one kind and number in one sentence."""
+    groups: dict[tuple[Kind, object], list[Suspicion]] = {}
+    for item in suspicions:
+        shared = {"sentinel": item.value, "jump": (item.time, _told_factor(item))}.get(item.kind)
+        groups.setdefault((item.kind, shared), []).append(item)
+    return [group[0].sentence if len(group) == 1 else _group_sentence(group) for group in groups.values()]
+
+
+def _remedy(item: Suspicion) -> str:
+    """Numbers are taken out of all sensors at once: that must not cost readings."""
+    remedy = f"pass --missing-value {item.value:g} (missing_values=) if so"
+    if item.elsewhere:
+        remedy = f"empty these cells in the file if so; elsewhere in the table {item.value:g} is a reading"
+    return f"which often stands for a hole: {remedy}"
 
 
 def _jump(item: Suspicion) -> str:
-    times = f"about {_round_factor(max(item.factor, 1 / item.factor)):,g} times as large"
+    times = f"about {_told_factor(item):,g} times as large"
     return f"readings are {times} " + (f"from {item.time} on" if item.factor > 1 else f"before {item.time} as later")
 
 
 def _jump_remedy(item: Suspicion) -> str:
-    return "Divide the later ones" if item.factor > 1 else "Divide the earlier ones"
+    ones = "the later ones" if item.factor > 1 else "the earlier ones"
+    if unit_factor(item.factor) is None:
+        return f". Is that so, or are they in other units? Then divide {ones}"
+    return f"; other units? Divide {ones}"
 
 
-def _round_factor(factor: float) -> float:
-    """A power of ten if it is near one, as most units are, else two digits."""
-    power = 10.0 ** round(np.log10(factor))
-    return power if 0.6 < factor / power < 1.6 else float(f"{factor:.2g}")
+def _told_factor(item: Suspicion) -> float:
+    """That of the units if there are such, else two digits."""
+    return unit_factor(item.factor) or float(f"{max(item.factor, 1 / item.factor):.2g}")
 
 
 def _group_sentence(group: Sequence[Suspicion]) -> str:
@@ -96,11 +113,9 @@ def _group_sentence(group: Sequence[Suspicion]) -> str:
     earliest = min(group, key=lambda item: item.time)
     place = f"first {earliest.sensor} at {earliest.time}"
     if first.kind == "sentinel":
-        often = f"which often stands for a hole: {_remedy(first.value)}"
-        return f"{first.value:g} in {len(group)} sensors, {count} times, {place}, {often} ({names})"
+        return f"{first.value:g} in {len(group)} sensors, {count} times, {place}, {_remedy(first)} ({names})"
     if first.kind == "jump":
-        remedy = f"{_jump_remedy(first)}, or make two sensors of each"
-        return f"{_jump(first)} in {len(group)} sensors ({names}); other units? {remedy}"
+        return f"{_jump(first)} in {len(group)} sensors ({names}){_jump_remedy(first)}, or make two sensors of each"
     if first.kind == "outlier":
         farthest = max(group, key=lambda item: item.deviations)
         by_count = sorted(group, key=lambda item: -item.count)
@@ -135,12 +150,8 @@ class TableSummary:
     notes: tuple[str, ...]
 
     def sentences(self) -> list[str]:
-        """The suspicions for a person to read: those of one kind and number in one sentence."""
-        groups: dict[tuple[Kind, object], list[Suspicion]] = {}
-        for item in self.suspicions:
-            shared = {"sentinel": item.value, "jump": (item.time, _round_factor(item.factor))}.get(item.kind)
-            groups.setdefault((item.kind, shared), []).append(item)
-        return [group[0].sentence if len(group) == 1 else _group_sentence(group) for group in groups.values()]
+        """The suspicions for a person to read."""
+        return sentences(self.suspicions)
 
     def findings(self) -> list[str]:
         """All that looks wrong, a sentence each: what is still told of a table that cannot be used."""
@@ -190,14 +201,31 @@ class TableSummary:
 def summarise(frame: SensorFrame) -> TableSummary:
     """Describe a frame: its period, its holes, and readings that may not be readings."""
     shares = np.atleast_1d(frame.observed.mean(axis=0))
+    found: dict[int, list[StandIn]] = {}
+    no_reading = ~frame.observed
+    for one in find_stand_ins(frame.values):
+        found.setdefault(one.column, []).append(one)
+        no_reading[one.rows, one.column] = True
     constant: list[str] = []
-    suspicions: list[Suspicion] = []
-    for sensor, values, observed in zip(frame.sensors, np.transpose(frame.values), frame.observed.T, strict=True):
-        series, present = np.ascontiguousarray(values), np.flatnonzero(observed)
-        if len(present) > 1 and (series[present] == series[present[0]]).all():
+    plain: dict[int, NDArray[np.int64]] = {}  # the steps of all readings that are no stand-ins for holes
+    jumps: dict[int, Jump] = {}
+    for column, sensor in enumerate(frame.sensors):
+        present = np.flatnonzero(frame.observed[:, column])
+        readings = frame.values[present, column]
+        if len(present) > 1 and (readings == readings[0]).all():
             constant.append(sensor)
         elif len(present):
-            suspicions += _suspicious(sensor, series, present, frame.times)
+            plain[column] = np.flatnonzero(~no_reading[:, column])
+            jump = find_jump(frame.values[plain[column], column])
+            if jump is not None:
+                jumps[column] = replace(jump, at=int(plain[column][jump.at]))
+    if jumps:
+        jumps = jumps_of_their_own(np.where(no_reading, np.nan, frame.values), jumps)
+    suspicions: list[Suspicion] = []
+    for column, steps in plain.items():
+        series = np.ascontiguousarray(frame.values[:, column])
+        suspicions += [_stand_in(frame, one) for one in found.get(column, ())]
+        suspicions += _suspicious(frame.sensors[column], series, steps, jumps.get(column), frame.times)
     return TableSummary(
         start=frame.times[0],
         end=frame.times[-1],
@@ -241,29 +269,32 @@ def _gaps(frame: SensorFrame) -> Gaps:
     )
 
 
+def stand_ins(frame: SensorFrame) -> list[Suspicion]:
+    """Numbers that probably stand for holes: all that is looked for before a table is filled, as it is quick."""
+    return [_stand_in(frame, one) for one in find_stand_ins(frame.values)]
+
+
+def warn_of_stand_ins(frame: SensorFrame) -> None:
+    """That such numbers are about to be taken for readings."""
+    for sentence in sentences(stand_ins(frame)):
+        logging.getLogger("casper").warning("taken for readings: %s", sentence)
+
+
+def _stand_in(frame: SensorFrame, one: StandIn) -> Suspicion:
+    sensor, time = frame.sensors[one.column], frame.times[one.rows[0]]
+    return Suspicion(sensor, "sentinel", len(one.rows), one.value, time, elsewhere=one.elsewhere)
+
+
 def _suspicious(
-    sensor: str, series: NDArray[np.float64], present: NDArray[Any], times: pd.DatetimeIndex
+    sensor: str, series: NDArray[np.float64], plain: NDArray[np.int64], jump: Jump | None, times: pd.DatetimeIndex
 ) -> Iterator[Suspicion]:
-    """One sensor's suspicious readings, kind by kind; a stand-in for a hole is named once only."""
+    """One sensor's suspicious readings, kind by kind, beside stand-ins for holes. plain: the steps of all others."""
 
-    def suspicion(kind: Kind, cells: NDArray[Any], example: int = 0, **more: float) -> Suspicion:
+    def suspicion(kind: Kind, cells: NDArray[Any], example: int = 0) -> Suspicion:
         step = int(cells[example])
-        return Suspicion(sensor, kind, len(cells), float(series[step]), times[step], **more)
+        return Suspicion(sensor, kind, len(cells), float(series[step]), times[step])
 
-    readings = series[present]
-    others = readings[~np.isin(readings, SENTINELS)]
-    stand_in = np.zeros(len(readings), dtype=bool)
-    for sentinel in SENTINELS:
-        same = readings == sentinel
-        if same.any() and len(others) and _stands_apart(sentinel, others):
-            stand_in |= same
-            yield suspicion("sentinel", present[same])
-    zero = readings == 0
-    if zero.sum() >= SEVERAL_ZEROS and _zero_stands_apart(readings[~zero & ~stand_in]):
-        stand_in |= zero
-        yield suspicion("sentinel", present[zero])
-    plain, readings = present[~stand_in], readings[~stand_in]
-
+    readings = series[plain]
     repeated = _in_long_runs(plain, readings)
     zeros, stuck = plain[repeated & (readings == 0)], plain[repeated & (readings != 0)]
     if len(zeros):
@@ -271,38 +302,23 @@ def _suspicious(
     if len(stuck):
         yield suspicion("stuck", stuck)
 
-    jump = find_jump(readings)
     if jump is not None:
-        yield suspicion("jump", plain[jump.at :], factor=jump.factor)
+        yield replace(suspicion("jump", plain[plain >= jump.at]), factor=jump.factor)
         # The jump is told: what else is far out is so beside readings of its own time.
-        readings = np.concatenate([readings[: jump.at], readings[jump.at :] / jump.factor])
+        readings = np.where(plain >= jump.at, readings / jump.factor, readings)
 
-    centre = np.median(readings)
+    # Each value counts once: nights without sun or months without snow, however long, do not narrow the spread.
+    different = np.unique(readings)
+    if len(different) < 2:
+        return
+    centre = np.median(different)
+    spread = MAD_TO_STD * np.median(np.abs(different - centre))
     distances = np.abs(readings - centre)
-    spread = MAD_TO_STD * np.median(distances)
     far = np.flatnonzero(distances > FAR_OUT * spread)
-    if spread > 0 and len(far):
+    if 0 < len(far) <= max(MOST_OUTLIERS, OUTLIER_SHARE * len(readings)):
         farthest = int(np.argmax(distances[far]))
-        yield suspicion("outlier", plain[far], farthest, deviations=float(distances[far[farthest]] / spread))
-
-
-def _stands_apart(sentinel: float, others: NDArray[np.float64]) -> bool:
-    """Whether a suspicious number cannot be one of the readings: on the other side of zero, or ten times as large."""
-    if sentinel == -1:
-        return bool(others.min() >= 0)
-    return bool(np.abs(sentinel) > 10 * np.abs(others).max()) or (sentinel < 0 and bool(others.min() >= 0))
-
-
-def _zero_stands_apart(others: NDArray[np.float64]) -> bool:
-    """Whether 0 lies far below all other readings, as among the speeds of cars, and is not just the next lower step.
-
-    Rain and counts have zeros too, but there the smallest reading is one step of the instrument.
-    """
-    sizes = np.abs(others)
-    if len(sizes) == 0 or sizes.min() <= np.median(sizes) / 4:
-        return False
-    steps = np.diff(np.unique(sizes))
-    return len(steps) > 0 and bool(sizes.min() > 3 * np.median(steps))
+        deviations = float(distances[far[farthest]] / spread)
+        yield replace(suspicion("outlier", plain[far], farthest), deviations=deviations)
 
 
 def _in_long_runs(steps: NDArray[Any], readings: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -120,6 +120,7 @@ def check(
     from casper.graph import build_graph
     from casper.sensors import region
 
+    console.set_up_notes(quiet=as_json)
     problems: list[str] = []
     read, _ = read_file(table, layout, time_column, id_column, value_column, ignore_column, key, problems=problems)
     frame, found = examine(read, freq=freq, timezone=timezone, missing_values=tuple(missing_value or ()))
@@ -263,6 +264,7 @@ def impute(
     """Write the same table without holes. Without --model it fits one first."""
     from casper import console
     from casper.calibrated import DRAWS
+    from casper.check import warn_of_stand_ins
     from casper.io import write_table
     from casper.methods import load_model, make_imputer
 
@@ -284,16 +286,20 @@ def impute(
             used = "used for the report's map only" if sensors is not None and report is not None else "not used"
             console.note(f"The model brings its own sensor network; the one given here is {used}.")
         fitted = load_model(model, device=device.value, progress=not quiet)
+        if report is not None and sensors is None:
+            cli_report.note_on_map(fitted)
+        frame = fitted.to_frame(read, **as_read)
+        warn_of_stand_ins(frame)
         if calibrate:
-            fitted.calibrate(fitted.to_frame(read, **as_read), draws=DRAWS)
+            fitted.calibrate(frame, draws=DRAWS)
         imputer: Imputer = fitted
     else:
         options = method_options(method, preset=preset, seed=seed, device=device, progress=not quiet, settings=settings)
         imputer = make_imputer(method, **options)
-        fit_table(imputer, read, sensors, distances, adjacency, freq, timezone, missing_value)
+        frame = fit_table(imputer, read, sensors, distances, adjacency, freq, timezone, missing_value)
     if error_bars is None and not imputer.has_intervals:
         shares = None  # a report does without
-    filling = imputer.fill(imputer.to_frame(read, **as_read), intervals=shares)
+    filling = imputer.fill(frame, intervals=shares)
     filled = filling.table(all_steps=all_steps)
     if error_bars is not None:
         write_error_bars(filling.with_bars(all_steps=all_steps), error_bars, like=look)

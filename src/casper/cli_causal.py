@@ -103,7 +103,7 @@ def graph(
     places = None if sensors is None else read_sensors(sensors)
     read, _ = read_file(table, layout, time_column, id_column, value_column, ignore_column, key)
     if places is not None:
-        match_sensors(places, [str(name) for name in read.columns])  # before any work is done
+        places = match_sensors(places, [str(name) for name in read.columns])  # before any work is done
     found = _casper(model, device, quiet=quiet).causal_graph(read, measure=measure.value, windows=windows, layer=layer)
     found = found if with_self else found.without_self()
     found = found.constrained() if past_only else found
@@ -223,7 +223,7 @@ def discover(
     read, _ = read_file(table, layout, time_column, id_column, value_column, ignore_column, key)
     frame = to_frame(read, freq=freq, timezone=timezone, missing_values=tuple(missing_value or ()))
     if places is not None:
-        match_sensors(places, frame.sensors)  # before any work is done
+        places = match_sensors(places, frame.sensors)  # before any work is done
     console.note(*frame.notes)
     if frame.dead:
         console.note(f"Without any reading, and therefore left out: {', '.join(frame.dead)}")

@@ -65,14 +65,19 @@ def report(
 ) -> None:
     """Write a page about a filled table: what was filled, how well, and from what. One file that works offline."""
     from casper import console
+    from casper.check import warn_of_stand_ins
     from casper.methods import load_model
 
     console.set_up_notes(quiet=quiet)
     check_report(out, force=force)
     read, _ = read_file(table, layout, time_column, id_column, value_column, ignore_column, key)
+    fitted = load_model(model, device=device.value, progress=not quiet)
+    warn_of_stand_ins(fitted.to_frame(read, freq=freq, timezone=timezone, missing_values=missing_value))
+    if sensors is None:
+        note_on_map(fitted)
     write(
         out,
-        load_model(model, device=device.value, progress=not quiet),
+        fitted,
         read,
         file=table,
         sensors=sensors,
@@ -93,18 +98,27 @@ def check_report(path: Path | None, *, force: bool) -> None:
         refuse_report(path, force=force)
 
 
+def note_on_map(fitted: Imputer) -> None:
+    """Before the work: the page itself says so too late."""
+    from casper import console
+
+    if fitted.name == "casper":  # no other report has a map
+        console.note("A fitted model keeps no coordinates: for a map in the report, give them with --sensors.")
+
+
 def write(
     path: Path, imputer: Imputer, table: pd.DataFrame | Filling, *, file: Path, sensors: Path | None, **options: Any
 ) -> None:
     from casper.evaluate import told_command
     from casper.io import read_sensors
     from casper.report.html import write_report
+    from casper.sensors import match_sensors
 
     write_report(
         path,
         imputer,
         table,
-        sensors=None if sensors is None else read_sensors(sensors),
+        sensors=None if sensors is None else match_sensors(read_sensors(sensors), imputer.graph.sensors),
         name=file.name,
         file=file,
         command=told_command("casper", sys.argv[1:]),

@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from casper.calibration import check_share
+from casper.check import warn_of_stand_ins
 from casper.datasets import Benchmark, Protocol
 from casper.error_bars import ErrorBars, cut_off
 from casper.errors import InputError, some
@@ -79,6 +80,7 @@ class Imputer(ABC):
         graph = build_graph(frame, sensors=sensors, distances=distances, adjacency=adjacency)
         for note in (*frame.notes, graph.origin):
             log.info(note)
+        warn_of_stand_ins(frame)
         self.fit_frame(frame, graph)
         self._remember(frame, graph, options)
         return self
@@ -125,6 +127,7 @@ class Imputer(ABC):
         true values, see `Filled`.
         """
         frame = self.to_frame(table, freq=freq, timezone=timezone, missing_values=missing_values)
+        warn_of_stand_ins(frame)
         filling = self.fill(frame, intervals=intervals)
         return filling.table(all_steps=all_steps) if intervals is None else filling.with_bars(all_steps=all_steps)
 

@@ -1,7 +1,12 @@
-"""A sensor whose readings become many times as large, or as small, from one reading on: often a change of units."""
+"""A sensor whose readings become many times as large, or as small, from one reading on: often a change of units.
+
+The first snow, a season and a flood look similar. But zeros become fewer with them, the readings before are but a few
+steps of the instrument, and the other sensors of the network see them, too.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +20,12 @@ _WAY_BACK = 0.3  # of the jump; what returns so far in the readings after it was
 _FACTOR = np.log(7.0)  # between the medians; a factor of 10 is seldom exactly that among noise
 _APART = np.log(3.0)  # between nearly all blocks of one side and nearly all of the other
 _MORE_THAN_WEATHER = np.log(30.0)  # degrees Celsius, being around zero, are easily ten times as large as others
+_ZEROS, _FEWER_ZEROS = 0.05, 0.2  # a share of zeros on one side, and the part of it that must be on the other, too
+_STEPS_OF_INSTRUMENT = 5  # the lower level is above so many
+_SEEN_AROUND = 0.5  # of a jump (in logarithms): what the others rise by, too, is no change of units
+_NOTHING = 1e-300
+_UNIT_FACTORS = (25.4, 60.0, 304.8, 3600.0)  # beside the powers of ten
+_NEAR_POWER, _NEAR_OTHER = np.log(1.25), np.log(1.1)
 
 
 @dataclass(frozen=True)
@@ -48,7 +59,66 @@ def find_jump(readings: NDArray[np.float64]) -> Jump | None:
         return None
     if abs(factor) < _MORE_THAN_WEATHER and not _has_one_sign(readings[used[:at]], readings[used[at:]]):
         return None
+    if _begins_at_zero(readings, int(used[at]), rises=factor > 0):
+        return None
     return Jump(int(used[at]), float(np.exp(factor)))
+
+
+def unit_factor(factor: float) -> float | None:
+    """What lies between two usual units, if the factor of a jump (or one over it) is near that."""
+    size = abs(np.log(factor))
+    power = 10.0 ** max(1, round(size / np.log(10.0)))
+    if abs(size - np.log(power)) < _NEAR_POWER:
+        return power
+    return next((one for one in _UNIT_FACTORS if abs(size - np.log(one)) < _NEAR_OTHER), None)
+
+
+def jumps_of_their_own(values: NDArray[np.float64], jumps: Mapping[int, Jump]) -> dict[int, Jump]:
+    """Those that the other sensors of a table (T, N) with NaN for holes do not make, too. `at` is a step of the table.
+
+    Sensors whose units change at the same step, by the same factor, are not the others of each other.
+    """
+    known = ~np.isnan(values)
+    sizes = np.where(known, np.abs(values), 0.0)
+    steps = {jump.at for jump in jumps.values()}
+    changes = {at: np.log(_means(sizes[at:], known[at:]) / _means(sizes[:at], known[:at])) for at in steps}
+    return {column: jump for column, jump in jumps.items() if not _seen_around(changes[jump.at], column, jumps)}
+
+
+def _means(sizes: NDArray[np.float64], known: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Of each column without its holes; NaN of one that has nothing else. From nothing all is a large step."""
+    counts = known.sum(axis=0)
+    means = sizes.sum(axis=0) / np.maximum(counts, 1)
+    return np.where(counts > 0, np.maximum(means, _NOTHING), np.nan)
+
+
+def _seen_around(changes: NDArray[np.float64], column: int, jumps: Mapping[int, Jump]) -> bool:
+    """changes: of all sensors (N,) at the step of the jump, as logarithms."""
+    jump = jumps[column]
+    units = unit_factor(jump.factor)
+    together = [
+        one
+        for one, other in jumps.items()
+        if units is not None
+        and (other.at, unit_factor(other.factor), other.factor > 1) == (jump.at, units, jump.factor > 1)
+    ]
+    others = np.delete(changes, [column, *together])
+    others = others[~np.isnan(others)]
+    size = np.log(jump.factor)
+    return len(others) > 0 and bool(np.median(others * np.sign(size)) > _SEEN_AROUND * abs(size))
+
+
+def _begins_at_zero(readings: NDArray[np.float64], at: int, *, rises: bool) -> bool:
+    """Whether the lower level is hardly more than nothing, or one side has zeros and the other has not."""
+    before, after = readings[:at], readings[at:]
+    few, many = sorted((float((before == 0).mean()), float((after == 0).mean())))
+    if many > _ZEROS and few < _FEWER_ZEROS * many:
+        return True
+    low = np.abs(before if rises else after)
+    different = np.unique(low)
+    steps = np.diff(different)
+    steps = steps[steps > 1e-6 * different[-1]]  # 0.3 - 0.2 is not quite 0.1
+    return len(steps) > 0 and bool(np.median(low[low > 0]) < _STEPS_OF_INSTRUMENT * steps.min())
 
 
 def _crossing(readings: NDArray[np.float64], level: float, rises: bool) -> int:

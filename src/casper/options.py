@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from casper.contract import Imputer
     from casper.filled import Filled
+    from casper.frame import SensorFrame
     from casper.io import TableFormat
 
 
@@ -73,7 +74,7 @@ Settings = Annotated[list[str] | None, typer.Option("--set", help="Change a sett
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="JSON file of settings, as --set takes them.")]
 Trust = Annotated[bool, typer.Option("--trust", help="Use benchmark files whose bytes are not the published ones.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder with the benchmark files; otherwise CASPER_DATA.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no notes.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no notes; warnings and results stay.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")]
 
 _ERROR_BAR_SUFFIXES = (".csv", ".parquet")
@@ -115,9 +116,10 @@ def graph_inputs(
     ids: list[str], sensors: Path | None, distances: Path | None, adjacency: Path | None
 ) -> dict[str, Any]:
     from casper.io import read_matrix, read_sensors
+    from casper.sensors import match_sensors
 
     return {
-        "sensors": None if sensors is None else read_sensors(sensors),
+        "sensors": None if sensors is None else match_sensors(read_sensors(sensors), ids),
         "distances": None if distances is None else read_matrix(distances, sensors=ids),
         "adjacency": None if adjacency is None else read_matrix(adjacency, sensors=ids),
     }
@@ -132,9 +134,11 @@ def fit_table(
     freq: str | None,
     timezone: str | None,
     missing_values: list[float] | None,
-) -> None:
+) -> SensorFrame:
+    """The frame is the table as the imputer reads it."""
     inputs = graph_inputs([str(name) for name in table.columns], sensors, distances, adjacency)
-    imputer.fit(table, **inputs, freq=freq, timezone=timezone, missing_values=tuple(missing_values or ()))
+    as_read: dict[str, Any] = {"freq": freq, "timezone": timezone, "missing_values": tuple(missing_values or ())}
+    return imputer.fit(table, **inputs, **as_read).to_frame(table, **as_read)
 
 
 def method_options(

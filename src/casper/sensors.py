@@ -1,11 +1,15 @@
 """The list of sensors that a user hands in: ids and coordinates, found by the usual column names and checked.
 
+Several columns may name the sensors, such as code and name. One is taken for the ids, and the others are kept beside
+it: which of them the columns of a table are called by is seen when the list is matched with the table.
+
 Places in a plane, such as UTM's or a national grid's, become degrees around (0, 0), where a degree is as long to the
 north as to the east; `on_plane` tells that they are none.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,14 +17,21 @@ import pandas as pd
 
 from casper.errors import InputError, raise_all, some
 
-ID_NAMES = ("sensor_id", "station_id", "id", "sensor", "station", "name")
+ID_NAMES = (
+    *("sensor_id", "station_id", "site_id", "detector_id", "id"),
+    *("sensor_code", "station_code", "site_code", "code", "sensor", "station", "site", "detector"),
+    *("name", "sensor_name", "station_name", "site_name"),
+)
 LATITUDE_NAMES = ("latitude", "lat", "y")
 LONGITUDE_NAMES = ("longitude", "lon", "lng", "long", "x")
 NORTHING_NAMES = ("northing", "north", "utm_northing", "utm_y", "y_utm", "y_m", "y")
 EASTING_NAMES = ("easting", "east", "utm_easting", "utm_x", "x_utm", "x_m", "x")
 KM_PER_DEGREE = 111.195
 _IN_PLANE = {"latitude": "northing", "longitude": "easting"}
-_PLANE = "plane"  # in the attributes of a list of sensors
+# In the attributes of a list of sensors.
+_PLANE = "plane"
+_IDS_FROM = "ids_from"  # where its ids stood
+_OTHER_IDS = "other_ids"  # and how each sensor is called elsewhere in the list: {column: {id: other id}}
 _LARGEST_PLANE_KM = 10_000
 
 
@@ -29,7 +40,7 @@ def sensor_list(sensors: pd.DataFrame) -> pd.DataFrame:
 
     Instead of degrees it may have metres of a plane: easting and northing, or x and y that cannot be degrees.
     """
-    by_name = {str(column).strip().lower(): column for column in sensors.columns}
+    by_name = {re.sub(r"[\s.-]+", "_", str(column).strip().lower()): column for column in sensors.columns}
 
     def find(names: Sequence[str]) -> object:
         return next((by_name[name] for name in names if name in by_name), None)
@@ -39,10 +50,13 @@ def sensor_list(sensors: pd.DataFrame) -> pd.DataFrame:
     in_metres = None not in plane.values() and (None in places.values() or _beyond_degrees(sensors, places, plane))
     if in_metres:
         places = plane
-    id_column = find(ID_NAMES)
+    named = [by_name[name] for name in ID_NAMES if name in by_name]
+    unnamed = [one for one in sensors.columns if one not in (*named, *places.values()) and _may_be_ids(sensors[one])]
+    in_index = not isinstance(sensors.index, pd.RangeIndex)
+    id_column = next(iter(named if named or in_index else unnamed), None)
     accepted = {"latitude": LATITUDE_NAMES, "longitude": LONGITUDE_NAMES, "id": ID_NAMES}
     missing = [name for name, column in places.items() if column is None]
-    if id_column is None and isinstance(sensors.index, pd.RangeIndex):
+    if id_column is None and not in_index:
         missing.append("id")
     if missing:
         found = ", ".join(repr(str(column)) for column in sensors.columns) or "none"
@@ -53,13 +67,11 @@ def sensor_list(sensors: pd.DataFrame) -> pd.DataFrame:
         raise InputError("the list of sensors has no rows")
 
     ids = pd.Series(sensors.index) if id_column is None else sensors[id_column].reset_index(drop=True)
-    if pd.api.types.is_float_dtype(ids.dtype) and bool((ids.dropna() % 1 == 0).all()):
-        ids = ids.astype("Int64")  # 773869.0 is what pandas makes of the id 773869 when another id is missing
     problems: list[str] = []
     nameless = np.flatnonzero(ids.isna().to_numpy())
     if len(nameless):
         problems.append(f"row {nameless[0] + 1} of the list of sensors has no id")
-    names = ids.astype(str).str.strip()
+    names = _as_text(ids)
     twice = names[names.duplicated() & ids.notna()]
     if len(twice):
         problems.append(f"sensor id {twice.iloc[0]!r} occurs more than once in the list of sensors: keep one row each")
@@ -79,12 +91,37 @@ def sensor_list(sensors: pd.DataFrame) -> pd.DataFrame:
     if problems:
         raise_all(problems)
     if in_metres:
-        return _from_plane(result)
-    _check_degrees(result)
-    result["longitude"] = result["longitude"].where(result["longitude"] <= 180, result["longitude"] - 360)
-    if on_plane(sensors):  # checked before
-        result.attrs[_PLANE] = True
+        result = _from_plane(result)
+    else:
+        _check_degrees(result)
+        result["longitude"] = result["longitude"].where(result["longitude"] <= 180, result["longitude"] - 360)
+    if id_column is None:  # it may have been checked before
+        result.attrs.update(
+            {key: sensors.attrs[key] for key in (_PLANE, _IDS_FROM, _OTHER_IDS) if key in sensors.attrs}
+        )
+        return result
+    others = {str(one): sensors[one] for one in (*named, *unnamed) if one != id_column}
+    if in_index:
+        others["index"] = pd.Series(sensors.index)
+    others = {name: _as_text(column) for name, column in others.items() if _may_be_ids(column)}
+    result.attrs[_IDS_FROM] = str(id_column)
+    result.attrs[_OTHER_IDS] = {name: dict(zip(names, column, strict=True)) for name, column in others.items()}
     return result
+
+
+def _may_be_ids(column: pd.Series | pd.DataFrame) -> bool:
+    """Every row has one of its own, and they are no measurements, such as heights."""
+    if isinstance(column, pd.DataFrame) or column.isna().any():  # several columns of one name
+        return False
+    texts = _as_text(column)
+    numbers = pd.to_numeric(texts, errors="coerce").dropna()
+    return bool(texts.is_unique and (texts != "").all() and (numbers % 1 == 0).all())
+
+
+def _as_text(ids: pd.Series) -> pd.Series:
+    if pd.api.types.is_float_dtype(ids.dtype) and bool((ids.dropna() % 1 == 0).all()):
+        ids = ids.astype("Int64")  # 773869.0 is what pandas makes of the id 773869 when another id is missing
+    return ids.astype(str).str.strip()
 
 
 def on_plane(places: pd.DataFrame) -> bool:
@@ -94,11 +131,44 @@ def on_plane(places: pd.DataFrame) -> bool:
 
 def match_sensors(sensors: pd.DataFrame, wanted: Sequence[str]) -> pd.DataFrame:
     """The rows of a list of sensors in the order of `wanted`; sensors of the list that are not wanted are left out."""
-    listed = sensor_list(sensors)
-    absent = [repr(sensor) for sensor in wanted if sensor not in listed.index]
+    listed = list_by(sensors, wanted)
+    rows = _rows_of(wanted, list(listed.index))
+    absent = [repr(sensor) for sensor in wanted if sensor not in rows]
     if absent:
-        raise InputError(f"the list of sensors lacks {some(absent)}: add a row with id, latitude, longitude for each")
-    return listed.loc[list(wanted)]
+        column = f", from its column {listed.attrs[_IDS_FROM]!r}," if _IDS_FROM in listed.attrs else ""
+        told = f" (its ids{column} are such as {listed.index[0]!r})"
+        raise InputError(
+            f"the list of sensors lacks {some(absent)}: add a row with id, latitude, longitude for each{told}"
+        )
+    return listed.iloc[[rows[sensor] for sensor in wanted]].set_axis(list(wanted))
+
+
+def list_by(sensors: pd.DataFrame, wanted: Sequence[str]) -> pd.DataFrame:
+    """The whole list, its ids being those of which most are wanted if several of its columns name the sensors."""
+    listed = sensor_list(sensors)
+    most, chosen = len(_rows_of(wanted, list(listed.index))), None
+    for column, other in listed.attrs.get(_OTHER_IDS, {}).items():
+        found = len(_rows_of(wanted, [other[one] for one in listed.index]))
+        if found > most:
+            most, chosen = found, column
+    attributes = {_IDS_FROM: chosen or listed.attrs.get(_IDS_FROM), _PLANE: listed.attrs.get(_PLANE)}
+    if chosen is not None:
+        other = listed.attrs[_OTHER_IDS][chosen]
+        listed = listed.set_axis([other[one] for one in listed.index])
+    listed.attrs = {key: value for key, value in attributes.items() if value}
+    return listed
+
+
+def _rows_of(wanted: Sequence[str], ids: Sequence[str]) -> dict[str, int]:
+    """Where the wanted ones stand; 4.0 is what programs make of the id 4."""
+    exact = {name: row for row, name in enumerate(ids)}
+    whole = {_without_decimals(name): row for row, name in enumerate(ids)}
+    rows = {sensor: exact.get(sensor, whole.get(_without_decimals(sensor))) for sensor in wanted}
+    return {sensor: row for sensor, row in rows.items() if row is not None}
+
+
+def _without_decimals(name: str) -> str:
+    return re.sub(r"^(\d+)\.0+$", r"\1", name)
 
 
 def region(places: pd.DataFrame) -> str:

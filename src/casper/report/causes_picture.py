@@ -15,7 +15,7 @@ from casper.explanation import Explanation
 from casper.report.graph_pictures import MOST_NAMES, draw_arrows, map_figure, prepare_map
 from casper.report.labels import label_places
 from casper.report.style import BLUE, FAINT_INK, GREY, INK, PALE, VERMILLION, axes_title, headline, new_figure, plain
-from casper.sensors import match_sensors, sensor_list
+from casper.sensors import list_by, match_sensors
 
 _ZOOM = 1.6
 """In a crowded network, how much farther than its causes the map reaches."""
@@ -69,8 +69,9 @@ def causes_map(
 
     sensors: id, latitude, longitude of all; in a crowded network only those around are shown.
     """
-    match_sensors(sensors, [shares.sensor, *shares.table["source"]])  # all of them have a place
-    listed = sensor_list(sensors)
+    names = [shares.sensor, *shares.table["source"]]
+    match_sensors(sensors, names)  # all of them have a place
+    listed = list_by(sensors, names)
     causes = shares.causes(least)
     hardly = [name for name in shares.table["source"] if name not in {shares.sensor, *causes["source"]}]
     shown = _around(listed, shares) if len(listed) > MOST_NAMES else listed

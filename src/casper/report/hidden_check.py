@@ -145,15 +145,16 @@ def _compare(
     shares: Sequence[float],
 ) -> _Cells:
     visible = table.mask(scored)
+    filling = model.fill(model.to_frame(visible), intervals=tuple(shares) or None)
     lower: dict[float, NDArray[np.float64]] = {}
     upper: dict[float, NDArray[np.float64]] = {}
     if shares:
-        filled = model.impute(visible, intervals=tuple(shares))
+        filled = filling.with_bars()
         estimate = filled.table.to_numpy(dtype=np.float64)
         lower = {share: filled.lower[share].to_numpy()[scored] for share in shares}
         upper = {share: filled.upper[share].to_numpy()[scored] for share in shares}
     else:
-        estimate = model.impute(visible).to_numpy(dtype=np.float64)
+        estimate = filling.table().to_numpy(dtype=np.float64)
     return _Cells(
         sensor=np.nonzero(scored)[1],
         gap=gap_lengths(visible.notna().to_numpy())[scored],

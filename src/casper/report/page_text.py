@@ -116,11 +116,7 @@ def _out_of_reach(data: ReportData) -> str:
         f"{duration(data.frame.step, check.reach)} from their sensor's nearest reading, farther than what was hidden "
         "here: how good those are this check cannot tell."
     )
-    return told + (
-        " Their intervals are less certain than the rest."
-        if check.total.held
-        else ""
-    )
+    return told + (" Their intervals are less certain than the rest." if check.total.held else "")
 
 
 def _gap_rows(data: ReportData) -> list[dict[str, Any]]:
