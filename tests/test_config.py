@@ -83,6 +83,7 @@ def test_values_of_the_wrong_kind_are_refused_and_the_right_kind_is_told(
         (TrainingConfig, {"batch_size": -1}, "batch_size"),
         (TrainingConfig, {"patience": 0}, "patience"),
         (TrainingConfig, {"validation_cells": 0}, "validation_cells"),
+        (TrainingConfig, {"watched_cells": -1}, "watched_cells must not be negative"),
         (TrainingConfig, {"learning_rate": 0.0}, "learning_rate must be positive"),
         (TrainingConfig, {"hidden_shares": ()}, "hidden_shares"),
         (TrainingConfig, {"hidden_shares": (0.2, 1.0)}, "hidden_shares"),

@@ -356,6 +356,20 @@ def test_patience_stops_a_training_that_does_not_improve(tmp_path: Path) -> None
     assert len(fit(tmp_path, training=training, resume=True).history) == 3, "and a resumed one stays stopped"
 
 
+def test_the_last_weights_are_kept_where_asked_for_whatever_the_validation_error(tmp_path: Path) -> None:
+    # The learning rate is so small that no epoch is better than the first.
+    training = SHORT.replace(epochs=5, patience=2, learning_rate=1e-30, weight_averaging=0.0, keep="last")
+    result = fit(tmp_path, training=training)
+    assert len(result.history) == 5, "nor does patience stop it"
+    assert result.best_epoch == 4
+    training = SHORT.replace(epochs=5, learning_rate=3e-2, weight_averaging=0.0, keep="last")
+    result = fit(tmp_path / "learning", training=training)
+    tensors, _ = read_tensors(tmp_path / "learning" / CHECKPOINT)
+    for name, weight in under_prefix("model", tensors).items():
+        assert torch.equal(weight, result.weights[name]), name
+    assert result.best_mae == result.history[-1].validation_mae
+
+
 def test_bf16_is_a_matter_for_gpus_and_ignored_on_the_cpu(
     uninterrupted: tuple[Path, TrainingResult], tmp_path: Path
 ) -> None:

@@ -49,7 +49,8 @@ def add_kriging(dataset: str, *, share: float) -> None:
     network = initialised(lambda: model.make_network(model.graph, clock=2 * len(periods)), seed=model.seed)
     network.load_state_dict({**network.state_dict(), **alone})
     with tempfile.TemporaryDirectory() as temporary:
-        fit_kriging(network, data, seed=model.seed, folder=Path(temporary), progress=True)
+        keep = model.training.keep
+        fit_kriging(network, data, keep=keep, seed=model.seed, folder=Path(temporary), progress=True)
     validation = mix_in_kriging(network.eval(), data, watched_starts(data, model.training, model.config.window))
     model.network = network
     model.calibrate_on(benchmark)

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from casper.config import TrainingConfig
+from casper.config import Kept, TrainingConfig
 from casper.correction import surroundings
 from casper.kriging import KRIGING_TRAINING, KrigingNetwork
 from casper.metrics import window_counts
@@ -42,15 +42,19 @@ def read_training_steps(network: KrigingNetwork, data: TrainingData) -> None:
 
 
 def fit_kriging(
-    network: CasperNetwork, data: TrainingData, *, seed: int, folder: Path, progress: bool | str | Tell
+    network: CasperNetwork, data: TrainingData, *, keep: Kept, seed: int, folder: Path, progress: bool | str | Tell
 ) -> None:
-    """On the CPU, in place; its training is resumed where it was if `folder` holds one. CASPER's leaves it as it is."""
+    """On the CPU, in place; its training is resumed where it was if `folder` holds one. CASPER's leaves it as it is.
+
+    keep: as in CASPER's own training, for both are watched by the same cells.
+    """
     assert network.kriging is not None, "only a network with kriging beside it"
     read_training_steps(network.kriging, data)
+    training = KRIGING_TRAINING.replace(keep=keep)
     result = train(
         network.kriging,
         data,
-        KRIGING_TRAINING,
+        training,
         seed=seed,
         folder=folder / "kriging",
         accelerator="cpu",
@@ -58,7 +62,7 @@ def fit_kriging(
         progress="kriging" if progress is True else progress,
     )
     network.kriging.load_state_dict(result.weights)
-    fit_correction(network.kriging, data, KRIGING_TRAINING, before=result.best_mae, seed=seed, progress=progress)
+    fit_correction(network.kriging, data, training, before=result.best_mae, seed=seed, progress=progress)
     network.kriging.requires_grad_(False)
 
 

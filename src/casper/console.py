@@ -85,7 +85,7 @@ def show_fitted(out: Path, card: Mapping[str, Any]) -> None:
     told = ", ".join(f"{distance}: {share:.0%}" for distance, share in shares.items())
     leans = f"Share of kriging in a filled value, by distance to the nearest reading: {told}\n" if told else ""
     _console().print(
-        f"Fitted in {card['seconds']:.0f} s ({card['epochs']} epochs on {card['trained_on']}, best epoch "
+        f"Fitted in {card['seconds']:.0f} s ({card['epochs']} epochs on {card['trained_on']}, kept is epoch "
         f"{card['best_epoch'] + 1}).\nMean absolute error on held-back cells: {card['validation_mae']:.4g}{beside}\n"
         f"{leans}The model is in {out}; fill a table with: casper impute TABLE --model {out} -o FILLED",
         highlight=False,

@@ -61,7 +61,7 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
 
     def prepare_network(self, network: CasperNetwork, data: TrainingData, folder: Path) -> None:
         if network.kriging is not None:
-            fit_kriging(network, data, seed=self.seed, folder=folder, progress=self.progress)
+            fit_kriging(network, data, keep=self.training.keep, seed=self.seed, folder=folder, progress=self.progress)
         if self.config.decoder in ("prompts", "mlp"):
             return
         bank = pretrained_prompts(

@@ -23,6 +23,7 @@ from casper.checkpoint import (
     with_prefix,
     write_tensors,
 )
+from casper.config import Kept
 from casper.errors import InputError, MissingPackageError
 from casper.files import atomic
 from casper.learning import WindowNetwork
@@ -56,9 +57,11 @@ class TrainingResult:
     weights: dict[str, Tensor]
     history: tuple[EpochRecord, ...]
     best_epoch: int
+    """The one whose weights these are."""
 
     @property
     def best_mae(self) -> float:
+        """The validation error of these weights."""
         return self.history[self.best_epoch].validation_mae
 
 
@@ -82,7 +85,8 @@ def refuse_other_training(folder: Path, identity: Mapping[str, Any]) -> None:
 
 
 class Keeper:
-    """`identity` (JSON) says which training this is; `averaging` is the decay of the running average, 0 for none."""
+    """`identity` (JSON) says which training this is; `averaging` is the decay of the running average, 0 for none;
+    `kept`: which epoch's weights are."""
 
     def __init__(
         self,
@@ -92,10 +96,11 @@ class Keeper:
         *,
         identity: Mapping[str, Any],
         averaging: float,
+        kept: Kept,
         tensorboard: bool,
     ) -> None:
         self._folder, self._network, self._optimizer = folder, network, optimizer
-        self._identity, self._averaging, self._tensorboard = identity, averaging, tensorboard
+        self._identity, self._averaging, self._kept, self._tensorboard = identity, averaging, kept, tensorboard
         self._names = [name for name, _ in network.named_parameters()]
         self._parameters = [parameter.detach() for parameter in network.parameters()]
         self._averaged = [parameter.clone() for parameter in self._parameters]
@@ -109,6 +114,7 @@ class Keeper:
 
     @property
     def epochs_without_progress(self) -> int:
+        """If the last weights are kept, every epoch is progress."""
         return len(self.history) - 1 - self.best_epoch if self.history else 0
 
     def average(self, step: int) -> None:
@@ -132,7 +138,7 @@ class Keeper:
 
     def add(self, record: EpochRecord) -> None:
         self.history.append(record)
-        if record.validation_mae < self.best_mae or len(self.history) == 1:
+        if self._kept == "last" or record.validation_mae < self.best_mae or len(self.history) == 1:
             self.best_epoch = record.epoch
             with self.averaged_weights():
                 self._best = self._copy_of_weights()

@@ -11,10 +11,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from casper.config import NetworkConfig
+from casper.datasets import Benchmark
 from casper.frame import SensorFrame
 from casper.graph import SensorGraph
+from casper.masks import hide_like_gaps
 from casper.train import TrainingData
 from casper.windows import Scaler, Series, choose_periods, clock_features
+
+# At most this share of the visible cells of a benchmark's validation steps is watched besides the scored ones.
+_MOST_ALSO_WATCHED = 0.2
 
 
 class Lesson(NamedTuple):
@@ -58,6 +63,18 @@ def read_lesson(
         fingerprint=_fingerprint(frame, visible, train_starts, scaled_on),
     )
     return Lesson(data, scaler, periods)
+
+
+def also_watched(benchmark: Benchmark, scored: NDArray[np.bool_], enough: int, *, seed: int) -> NDArray[np.bool_]:
+    """(T, N): visible cells of the validation steps, in the shapes of gaps, as many as are lacking if fewer cells than
+    `enough` are scored there: by few cells one cannot tell what is better."""
+    hidden, steps = np.zeros_like(scored), benchmark.validation_steps & ~benchmark.train_steps
+    visible = benchmark.observed[steps] & ~scored[steps]
+    lacking = enough - int((benchmark.observed & scored)[steps].sum())
+    share = min(_MOST_ALSO_WATCHED, lacking / max(1, int(visible.sum())))
+    if share > 0:
+        hidden[steps] = hide_like_gaps(visible, share=share, rng=np.random.default_rng(seed))
+    return hidden
 
 
 def _fingerprint(

@@ -25,7 +25,7 @@ from casper.errors import InputError
 from casper.frame import SensorFrame
 from casper.graph import SensorGraph
 from casper.learning import WindowNetwork
-from casper.lesson import Lesson, read_lesson
+from casper.lesson import Lesson, also_watched, read_lesson
 from casper.metrics import score_table
 from casper.overlap import averaged, inner_starts, merged, starts_with_holes
 from casper.progress import progress_over
@@ -195,12 +195,13 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
                 f"a window of {window} steps is too long for the split of {benchmark.name}; use a smaller one"
             )
         handed_back = benchmark.train_steps[:, None] if self.training.train_on_hidden else np.False_
+        scored = benchmark.hidden & ~handed_back
         return read_lesson(
             benchmark.frame,
             graph,
             self.config,
             neighbours=self.neighbours(graph),
-            scored=benchmark.hidden & ~handed_back,
+            scored=scored | also_watched(benchmark, scored, self.training.watched_cells, seed=self.seed),
             train_starts=train_starts,
             validation_starts=validation_starts,
             gap_starts=starts_within(benchmark.gap_source_steps, window),

@@ -285,6 +285,7 @@ def _loop(fabric: Fabric, run: _Run) -> None:
         optimizer,
         identity=run.identity,
         averaging=training.weight_averaging,
+        kept=training.keep,
         tensorboard=run.tensorboard,
     )
     keeper.load_if_present()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from casper.companion import fit_correction, read_training_steps
+from casper.config import FEW_WATCHED
 from casper.datasets import NAMES
 from casper.graph import SensorGraph
 from casper.kriging import KRIGING_TRAINING, KrigingConfig, KrigingNetwork
@@ -21,7 +22,8 @@ class KrigingImputer(NeuralImputer[KrigingConfig, KrigingNetwork]):
     summary = "kriging in space and time: a Gaussian field with a learned covariance (this package)"
     recipe = Recipe(KrigingConfig(), KRIGING_TRAINING)
     for_benchmarks: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        name: {"window": 36 if name == "aqi36" else 24} for name in NAMES
+        **{name: {"window": 24} for name in NAMES},
+        "aqi36": {"window": 36, **FEW_WATCHED},
     }
 
     def __init__(

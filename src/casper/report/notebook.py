@@ -70,7 +70,7 @@ def _fitted(imputer: Imputer) -> dict[str, str | None]:
     }
     card = imputer.describe() if isinstance(imputer, NeuralImputer) else {}
     if "epochs" in card:
-        length = f"{counted(card['epochs'], 'epoch')}, the best was epoch {card['best_epoch'] + 1}"
+        length = f"{counted(card['epochs'], 'epoch')}, kept is epoch {card['best_epoch'] + 1}"
         told["training"] = f"{length}; {card['seconds']:.0f} s on {card['trained_on']}"
         told["weights"] = f"{card['parameters']:,}"
     error, linear = card.get("validation_mae"), card.get("validation_mae_of_linear_interpolation")

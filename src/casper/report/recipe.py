@@ -62,7 +62,7 @@ def _from_card(card: dict[str, Any]) -> dict[str, str]:
     if {"epochs", "best_epoch", "seconds", "trained_on"} <= set(card):
         seconds = f"{card['seconds']:.0f} s"
         told["fitted"] = (
-            f"{card['epochs']} epochs in {seconds} on {card['trained_on']}, best epoch {card['best_epoch'] + 1}"
+            f"{card['epochs']} epochs in {seconds} on {card['trained_on']}, kept is epoch {card['best_epoch'] + 1}"
         )
     if card.get("validation_mae") is not None:
         told["error on held-back cells while fitting"] = number(float(card["validation_mae"]))
