@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from benchmarks.layer import Forward, LayerInputs
-from casper.neighbourhood import Neighbourhood
+from casper.network.neighbourhood import Neighbourhood
 
 SegmentSoftmax = Callable[[Tensor], Tensor]
 """(B, E, T, H) -> the same, a softmax over the edges of each target."""

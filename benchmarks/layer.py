@@ -12,8 +12,8 @@ from torch import Tensor
 from benchmarks.shapes import Shape
 from casper.attention import GateRule, causal_attention
 from casper.kernels import Version
-from casper.neighbourhood import Neighbourhood
-from casper.noise import PairNoise
+from casper.network.neighbourhood import Neighbourhood
+from casper.network.noise import PairNoise
 
 Forward = Callable[[], tuple[Tensor, Tensor]]
 """Computes the layer: out (B, N, T, D) and the mean of rho ()."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.layer import TENSORS, LayerInputs, Ours, there_and_back
-from casper.neighbourhood import Neighbourhood
+from casper.network.neighbourhood import Neighbourhood
 
 Call = Callable[[], object]
 FEWEST, MOST = 3, 500

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from benchmarks.measure import first_line
 from benchmarks.record import Record, default_path, make_console
-from casper.calibration import LONGEST_GAPS
 from casper.datasets import data_folder
 from casper.errors import InputError
-from casper.interval_scores import gap_names
+from casper.intervals.calibration import LONGEST_GAPS
+from casper.intervals.scores import gap_names
 from casper.masks import gap_lengths, hide_blocks, hide_points
 from casper.methods import has_network, make_imputer
 

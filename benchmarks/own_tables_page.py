@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from casper.markdown import table
-from casper.result_cells import duration
+from casper.reproduction.cells import duration
+from casper.reproduction.markdown import table
 
 Result = Mapping[str, Any]
 

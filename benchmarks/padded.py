@@ -9,8 +9,8 @@ from torch import Tensor
 
 from benchmarks.layer import Forward, LayerInputs
 from casper.attention import GateRule, causal_attention
-from casper.neighbourhood import Neighbourhood
-from casper.noise import PairNoise
+from casper.network.neighbourhood import Neighbourhood
+from casper.network.noise import PairNoise
 
 
 @dataclass(frozen=True)

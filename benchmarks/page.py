@@ -17,8 +17,8 @@ from benchmarks.record import RESULTS
 from benchmarks.tables import memory, milliseconds
 from casper.errors import InputError
 from casper.files import atomic
-from casper.markdown import table
 from casper.report.pictures import save
+from casper.reproduction.markdown import table
 
 PAGE, PICTURE = Path("docs/performance.md"), Path("docs/images/performance.png")
 OWN_TABLES = Path("docs/own-tables.md")

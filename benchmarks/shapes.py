@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from casper.datasets import data_folder
 from casper.errors import InputError
 from casper.graph import gaussian_kernel, graph_from_adjacency, kernel_width
-from casper.neighbourhood import Neighbourhood
+from casper.network.neighbourhood import Neighbourhood
 
 STATIONS_OF_KERNEL = 36
 """The kernel width of both air-quality sets is that of the first 36 stations."""

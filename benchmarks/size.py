@@ -12,7 +12,7 @@ from benchmarks.measure import tidy
 from benchmarks.shapes import Shape
 from casper.config import preset
 from casper.model import CasperNetwork
-from casper.noise import Noise
+from casper.network.noise import Noise
 
 CLOCK = 4
 """Sine and cosine of day and week."""

@@ -11,9 +11,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from benchmarks.edge_list import Edges, at_hand, edge_attention
-from casper import encoder, train
+from casper import train
 from casper.attention import Attended, GateRule, causal_attention
-from casper.neighbourhood import Neighbourhood
+from casper.network import encoder
+from casper.network.neighbourhood import Neighbourhood
 from casper.train import fast_but_repeatable
 
 ATTENTIONS = ("ours", "plain", "edge_list")
@@ -21,7 +22,7 @@ ATTENTIONS = ("ours", "plain", "edge_list")
 
 @contextlib.contextmanager
 def attention_in_the_model(name: str, graph: Neighbourhood) -> Generator[None]:
-    """Within the block `casper.encoder` computes its attention with one of ATTENTIONS. graph: the one it will meet.
+    """Within the block `casper.network.encoder` computes its attention with one of ATTENTIONS. graph: the one it meets.
 
     The competitors are not asked for sums in a fixed order, as our training loop is: that would slow them down. Along
     the steps of each sensor on its own, where there is nothing to gate, they use PyTorch's fused attention.

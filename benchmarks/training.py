@@ -28,7 +28,7 @@ from benchmarks.tables import targets_table, training_line, training_table
 from casper.config import benchmark_settings
 from casper.datasets import Benchmark, load
 from casper.imputer import Casper
-from casper.neighbourhood import Neighbourhood
+from casper.network.neighbourhood import Neighbourhood
 
 DATA = ("aqi36", "metr-la-point")
 DEFAULTS: dict[str, dict[str, Any]] = {

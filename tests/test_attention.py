@@ -9,8 +9,8 @@ from torch import Tensor
 
 import literal
 from casper.attention import Attended, AttentionDetails, GateRule, causal_attention, look_at_pairs
-from casper.neighbourhood import Neighbourhood
-from casper.noise import PairNoise
+from casper.network.neighbourhood import Neighbourhood
+from casper.network.noise import PairNoise
 
 BATCH, SENSORS, STEPS = 2, 4, 3
 # Sensor 1 has one neighbour less, sensor 3 has none at all; padding points at the sensor itself.

@@ -22,13 +22,13 @@ from benchmarks.record import Record
 from benchmarks.shapes import PUBLISHED, Shape, growing_shape, named_shape, random_ragged
 from benchmarks.swap import attention_in_the_model
 from benchmarks.targets import of_agreement, of_attention, of_training
-from casper import encoder
 from casper.attention import causal_attention
 from casper.config import ModelConfig
 from casper.datasets import Benchmark
 from casper.errors import InputError
 from casper.model import CasperNetwork
-from casper.neighbourhood import Neighbourhood
+from casper.network import encoder
+from casper.network.neighbourhood import Neighbourhood
 
 CPU = torch.device("cpu")
 SMALL = named_shape("small", data_dir=None, seed=0)

@@ -16,7 +16,7 @@ import torch
 
 from casper import Casper, __version__, datasets
 from casper import neural as neural_module
-from casper.console import show_fitted
+from casper.commands.console import show_fitted
 from casper.methods import METHODS
 from casper.simulate import Simulation
 

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 import literal
 from casper.config import ModelConfig
-from casper.embedding import CellProjection, Cells, guess_from_time
-from casper.encoder import CausalAttention, EncoderLayer, TemporalTransformer
 from casper.model import CasperNetwork, PromptDecoder
-from casper.neighbourhood import Neighbourhood
-from casper.noise import Noise
+from casper.network.embedding import CellProjection, Cells, guess_from_time
+from casper.network.encoder import CausalAttention, EncoderLayer, TemporalTransformer
+from casper.network.neighbourhood import Neighbourhood
+from casper.network.noise import Noise
 
 SENSORS, WINDOW, CLOCK = 4, 5, 4
 INDEX = torch.tensor([[1, 2], [0, 1], [3, 0], [3, 3]])

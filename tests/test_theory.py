@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from casper.attention import GateRule, causal_attention
-from casper.neighbourhood import Neighbourhood
+from casper.network.neighbourhood import Neighbourhood
 
 SENSORS, STEPS, WIDTH = 3, 4, 6
 # Sensor 0 looks at sensors 1 and 2; the others look at 0.

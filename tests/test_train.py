@@ -20,14 +20,11 @@ import torch
 from torch.multiprocessing.spawn import ProcessRaisedException
 
 from casper import train as train_module
-from casper import training_step
-from casper.checkpoint import read_tensors, under_prefix
 from casper.config import ModelConfig, TrainingConfig
 from casper.errors import InputError, MissingPackageError
-from casper.learning import Example
 from casper.model import PromptDecoder
+from casper.network.learning import Example
 from casper.progress import TrainingProgress
-from casper.prompts import install_prompts, pretrained_prompts
 from casper.train import (
     CHECKPOINT,
     METRICS,
@@ -39,7 +36,10 @@ from casper.train import (
     read_result,
     train,
 )
-from casper.training_masks import TrainingMasks
+from casper.training import step as training_step
+from casper.training.checkpoint import read_tensors, under_prefix
+from casper.training.masks import TrainingMasks
+from casper.training.prompts import install_prompts, pretrained_prompts
 from casper.windows import Series, spread_starts
 
 SENSORS, STEPS, WINDOW = 4, 160, 6
@@ -141,7 +141,7 @@ def test_sensors_that_are_down_are_not_read_but_scored(tmp_path: Path, monkeypat
         made.append(Example(*parts))
         return made[-1]
 
-    monkeypatch.setattr("casper.training_step.Example", watched)
+    monkeypatch.setattr("casper.training.step.Example", watched)
     fit(tmp_path, training=SHORT.replace(silent_sensors=1.0, hidden_shares=(0.5,)))
     seen = torch.stack([example.seen for example in made]).any(-1)
     scored = torch.stack([example.hidden for example in made]).any(-1)

@@ -20,10 +20,10 @@ from typing import Any
 
 from ship_weights import SCORES, WEIGHTS, save_among_weights
 
-from casper.companion import fit_kriging, mix_in_kriging, shares_in_words
 from casper.datasets import load
 from casper.imputer import Casper
 from casper.train import initialised, watched_starts
+from casper.training.companion import fit_kriging, mix_in_kriging, shares_in_words
 
 
 def main() -> None:

@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from casper.kernels import Version, choose_version, fast_version
-from casper.neighbourhood import Neighbourhood
-from casper.noise import PairNoise
+from casper.network.neighbourhood import Neighbourhood
+from casper.network.noise import PairNoise
 
 Normaliser = Literal["gated", "null"]
 

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from casper import __version__, cli_causal, cli_plot, cli_report, cli_research
-from casper.errors import InputError, ProblemsError, problems_of
-from casper.options import (
+from casper import __version__
+from casper.commands import causal as cli_causal
+from casper.commands import plot as cli_plot
+from casper.commands import report as cli_report
+from casper.commands import research as cli_research
+from casper.commands.options import (
     Adjacency,
     AsJson,
     ConfigFile,
@@ -52,6 +55,7 @@ from casper.options import (
     training_in,
     write_error_bars,
 )
+from casper.errors import InputError, ProblemsError, problems_of
 
 if TYPE_CHECKING:
     from casper.contract import Imputer
@@ -114,11 +118,11 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Look at a table before filling it: period, step, gaps, odd sensors; every problem at once."""
-    from casper import console
     from casper.check import summarise
+    from casper.commands import console
     from casper.frame import examine, match_sensors
+    from casper.frame.sensors import region
     from casper.graph import build_graph
-    from casper.sensors import region
 
     console.set_up_notes(quiet=as_json)
     problems: list[str] = []
@@ -179,7 +183,8 @@ def fit(
     quiet: Quiet = False,
 ) -> None:
     """Fit a model on a table and keep it in a folder."""
-    from casper import console, datasets
+    from casper import datasets
+    from casper.commands import console
     from casper.files import refuse_replacing_folder
     from casper.methods import has_network, make_imputer
     from casper.neural import NeuralImputer
@@ -262,9 +267,9 @@ def impute(
     quiet: Quiet = False,
 ) -> None:
     """Write the same table without holes. Without --model it fits one first."""
-    from casper import console
-    from casper.calibrated import DRAWS
     from casper.check import warn_of_stand_ins
+    from casper.commands import console
+    from casper.intervals.calibrated import DRAWS
     from casper.io import write_table
     from casper.methods import load_model, make_imputer
 
@@ -345,8 +350,8 @@ def demo(
     force: Force = False,
 ) -> None:
     """Fill the holes of a simulated network with shipped weights, and compare with the truth. Under a minute."""
-    from casper import console
-    from casper.demo import run_demo
+    from casper.commands import console
+    from casper.commands.demo import run_demo
 
     console.show_demo(run_demo(out, force=force))
 

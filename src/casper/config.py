@@ -186,8 +186,8 @@ class TrainingConfig(Configuration):
     batches_per_epoch: int = 300
     batch_size: int = 8
     optimizer: Optimizer = "adam"
-    """"muon": the steps of weight matrices are made orthogonal (see `casper.muon`), which learns faster than the
-    paper's Adam."""
+    """"muon": the steps of weight matrices are made orthogonal (see `casper.training.muon`), which learns faster than
+    the paper's Adam."""
     learning_rate: float = 8e-4
     schedule: Schedule = "cosine"
     """Of the learning rate, after the warm-up: "cosine" falls to zero once; "restarts" as SPIN's, which falls anew for

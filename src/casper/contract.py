@@ -16,16 +16,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from casper.calibration import check_share
 from casper.check import warn_of_stand_ins
 from casper.datasets import Benchmark, Protocol
-from casper.error_bars import ErrorBars, cut_off
 from casper.errors import InputError, some
 from casper.filled import Filled
 from casper.filling import Filling
 from casper.frame import SensorFrame, to_frame
+from casper.frame.grid import step_text
 from casper.graph import SensorGraph, build_graph
-from casper.grid import step_text
+from casper.intervals.calibration import check_share
+from casper.intervals.error_bars import ErrorBars, cut_off
 
 log = logging.getLogger("casper")
 

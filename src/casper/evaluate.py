@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from casper import __version__
-from casper.calibrated import CalibratedImputer
 from casper.contract import Imputer
 from casper.datasets import Benchmark
 from casper.files import atomic
-from casper.interval_scores import score_intervals
+from casper.intervals.calibrated import CalibratedImputer
+from casper.intervals.scores import score_intervals
 from casper.metrics import score_windows
 
 

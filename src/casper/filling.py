@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from casper.error_bars import ErrorBars
 from casper.filled import Filled
 from casper.frame import SensorFrame
+from casper.intervals.error_bars import ErrorBars
 
 
 @dataclass(frozen=True, eq=False)

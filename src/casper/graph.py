@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from casper.errors import InputError
 from casper.frame import match_sensors
-from casper.sensors import on_plane
+from casper.frame.sensors import on_plane
 
 if TYPE_CHECKING:
     from casper.frame import SensorFrame

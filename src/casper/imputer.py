@@ -10,7 +10,6 @@ import pandas as pd
 import torch
 
 from casper.causal import CausalGraph
-from casper.companion import fit_kriging, mix_in_kriging, shares_in_words
 from casper.config import ModelConfig, TrainingConfig
 from casper.config import preset as find_preset
 from casper.drawn_on import DrawnOn, Measure, measured, parts_of
@@ -20,8 +19,9 @@ from casper.graph import SensorGraph
 from casper.model import CasperNetwork
 from casper.neural import NeuralImputer, Recipe
 from casper.progress import progress_over
-from casper.prompts import install_prompts, pretrained_prompts
 from casper.train import Accelerator, TrainingData, watched_starts
+from casper.training.companion import fit_kriging, mix_in_kriging, shares_in_words
+from casper.training.prompts import install_prompts, pretrained_prompts
 from casper.windows import Window, spread_starts
 
 # The share of a window's cells that are hidden to see what the model draws on to fill them.

@@ -21,12 +21,12 @@ from torch.nn import functional as F
 
 from casper.attention import AttentionDetails
 from casper.config import ModelConfig, TrainingConfig
-from casper.embedding import CellProjection, Cells, Level, Positions, guess_from_time, steps_to_reading
-from casper.encoder import CausalAttention, EncoderLayer
 from casper.kriging import KrigingConfig, KrigingNetwork
-from casper.learning import Example, Outcome, WindowNetwork
-from casper.neighbourhood import EdgeLists, Neighbourhood
-from casper.noise import Noise
+from casper.network.embedding import CellProjection, Cells, Level, Positions, guess_from_time, steps_to_reading
+from casper.network.encoder import CausalAttention, EncoderLayer
+from casper.network.learning import Example, Outcome, WindowNetwork
+from casper.network.neighbourhood import EdgeLists, Neighbourhood
+from casper.network.noise import Noise
 
 # With sampled prompts the bank holds this many times the number of prompts, and every training step draws anew.
 SAMPLED_BANK = 4

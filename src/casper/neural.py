@@ -16,17 +16,16 @@ from numpy.typing import NDArray
 
 from casper import pretrained
 from casper.baselines.linear import interpolate
-from casper.calibrated import CalibratedImputer
 from casper.config import NetworkConfig, TrainingConfig
 from casper.contract import TableOptions, log
 from casper.datasets import Benchmark, Protocol
-from casper.error_bars import Reading
 from casper.errors import InputError
 from casper.frame import SensorFrame
 from casper.graph import SensorGraph
-from casper.learning import WindowNetwork
-from casper.lesson import Lesson, also_watched, read_lesson
+from casper.intervals.calibrated import CalibratedImputer
+from casper.intervals.error_bars import Reading
 from casper.metrics import score_table
+from casper.network.learning import WindowNetwork
 from casper.overlap import averaged, inner_starts, merged, starts_with_holes
 from casper.progress import progress_over
 from casper.train import (
@@ -39,6 +38,7 @@ from casper.train import (
     train,
     watched_starts,
 )
+from casper.training.lesson import Lesson, also_watched, read_lesson
 from casper.windows import (
     Scaler,
     Series,

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from casper.calibration import Calibration
-from casper.checkpoint import read_tensors, under_prefix, with_prefix, write_tensors
 from casper.errors import InputError, some
 from casper.files import atomic_folder
 from casper.graph import SensorGraph
+from casper.intervals.calibration import Calibration
+from casper.training.checkpoint import read_tensors, under_prefix, with_prefix, write_tensors
 from casper.windows import Scaler
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"

@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from casper.errors import InputError, ProblemsError
-from casper.sensors import KM_PER_DEGREE
+from casper.frame.sensors import KM_PER_DEGREE
 
 # The plain: how densely sensors stand, and how far and how fast pollution travels between them.
 CENTRE_LATITUDE, CENTRE_LONGITUDE = 47.0, 20.0

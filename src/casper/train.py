@@ -26,7 +26,11 @@ from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedExc
 from casper.config import ModelConfig, TrainingConfig
 from casper.errors import InputError
 from casper.files import plain_words
-from casper.keeper import (
+from casper.kernels import choose_version
+from casper.model import CasperNetwork
+from casper.network.learning import Losses, WindowNetwork
+from casper.progress import Tell, TrainingProgress
+from casper.training.keeper import (
     CHECKPOINT,
     METRICS,
     EpochRecord,
@@ -36,13 +40,9 @@ from casper.keeper import (
     read_result,
     refuse_other_training,
 )
-from casper.kernels import choose_version
-from casper.learning import Losses, WindowNetwork
-from casper.model import CasperNetwork
-from casper.muon import Muon
-from casper.patches import sensor_patches
-from casper.progress import Tell, TrainingProgress
-from casper.training_step import TrainingStep
+from casper.training.muon import Muon
+from casper.training.patches import sensor_patches
+from casper.training.step import TrainingStep
 from casper.windows import Series, cut, windows_at_once
 
 if TYPE_CHECKING:

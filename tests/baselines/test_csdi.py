@@ -12,8 +12,8 @@ from torch import Tensor
 from casper.baselines.csdi import CsdiConfig, CsdiImputer, CsdiNetwork
 from casper.baselines.parts_diffusion import gaussian
 from casper.config import TrainingConfig
-from casper.learning import Example
-from casper.noise import Noise
+from casper.network.learning import Example
+from casper.network.noise import Noise
 
 if TYPE_CHECKING:
     from casper.datasets import Benchmark

@@ -13,8 +13,8 @@ from casper.baselines.grin import GrinConfig, GrinImputer, GrinNetwork
 from casper.config import TrainingConfig
 from casper.datasets import Benchmark
 from casper.errors import InputError
-from casper.learning import Example
-from casper.noise import Noise
+from casper.network.learning import Example
+from casper.network.noise import Noise
 from casper.simulate import Simulation
 
 SENSORS, STEPS, HIDDEN = 4, 5, 3

@@ -21,8 +21,8 @@ from casper.baselines.imputeformer import (
 from casper.baselines.parts_attention import MultiHeadAttention
 from casper.config import TrainingConfig
 from casper.errors import InputError
-from casper.learning import Example
-from casper.noise import Noise
+from casper.network.learning import Example
+from casper.network.noise import Noise
 from casper.simulate import Simulation
 
 SMALL: dict[str, Any] = {

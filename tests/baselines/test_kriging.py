@@ -13,9 +13,9 @@ from casper.baselines.linear import LinearImputer
 from casper.config import TrainingConfig
 from casper.errors import InputError
 from casper.kriging import KrigingConfig, KrigingNetwork, conditional_mean
-from casper.learning import Example
 from casper.methods import make_imputer
-from casper.noise import Noise
+from casper.network.learning import Example
+from casper.network.noise import Noise
 from casper.simulate import Simulation
 
 SENSORS, STEPS, CLOCK = 4, 6, 2

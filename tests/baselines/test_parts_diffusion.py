@@ -24,7 +24,7 @@ from casper.baselines.parts_diffusion import (
     median_of_samples,
 )
 from casper.errors import InputError
-from casper.noise import Noise
+from casper.network.noise import Noise
 
 SMALL = DiffusionConfig(
     window=5,

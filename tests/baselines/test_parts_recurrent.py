@@ -19,8 +19,8 @@ from casper.baselines.pogevon import PogevonConfig, PogevonNetwork
 from casper.baselines.rgain import RgainConfig, RgainNetwork
 from casper.config import TrainingConfig
 from casper.datasets import Benchmark
-from casper.learning import Example, WindowNetwork
-from casper.noise import Noise
+from casper.network.learning import Example, WindowNetwork
+from casper.network.noise import Noise
 
 # The compiler asks all it is given for gradients, and keeps the warning from being shown, but not from being raised.
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")

@@ -22,8 +22,8 @@ from casper.baselines.pogevon import (
 from casper.config import TrainingConfig
 from casper.datasets import Benchmark
 from casper.errors import InputError
-from casper.learning import Example
-from casper.noise import Noise
+from casper.network.learning import Example
+from casper.network.noise import Noise
 from casper.simulate import Simulation
 
 SMALL: dict[str, Any] = {

@@ -29,8 +29,8 @@ from casper.baselines.pristi import (
 )
 from casper.config import TrainingConfig
 from casper.errors import InputError
-from casper.learning import Example
-from casper.noise import Noise
+from casper.network.learning import Example
+from casper.network.noise import Noise
 
 if TYPE_CHECKING:
     from casper.datasets import Benchmark

@@ -13,8 +13,8 @@ from casper.baselines.rgain import RgainConfig, RgainImputer, RgainNetwork
 from casper.config import TrainingConfig
 from casper.datasets import Benchmark
 from casper.errors import InputError
-from casper.learning import Example
-from casper.noise import Noise
+from casper.network.learning import Example
+from casper.network.noise import Noise
 from casper.simulate import Simulation
 
 SMALL: dict[str, Any] = {"device": "cpu", "window": 12, "hidden": 8, "epochs": 2, "batches_per_epoch": 5}

@@ -12,8 +12,8 @@ from casper.baselines.saits import Layer, SaitsConfig, SaitsImputer, SaitsNetwor
 from casper.config import TrainingConfig
 from casper.datasets import Benchmark
 from casper.errors import InputError
-from casper.learning import Example
-from casper.noise import Noise
+from casper.network.learning import Example
+from casper.network.noise import Noise
 from casper.simulate import Simulation
 
 SIZES: dict[str, Any] = {

@@ -13,8 +13,8 @@ from casper.baselines import spin
 from casper.baselines.spin import AdditiveAttention, SpinConfig, SpinImputer, SpinNetwork
 from casper.config import TrainingConfig
 from casper.errors import InputError
-from casper.learning import Example
-from casper.noise import Noise
+from casper.network.learning import Example
+from casper.network.noise import Noise
 from casper.simulate import Simulation
 
 SETTINGS: dict[str, Any] = {"window": 12, "width": 8, "layers": 2, "masked_layers": 1, "batch_size": 4}

@@ -21,8 +21,8 @@ from casper.baselines.st_transformer import (
 )
 from casper.config import TrainingConfig
 from casper.errors import InputError
-from casper.learning import Example
-from casper.noise import Noise
+from casper.network.learning import Example
+from casper.network.noise import Noise
 from casper.simulate import Simulation
 
 SETTINGS: dict[str, Any] = {"window": 12, "width": 8, "layers": 2, "heads": 2, "feed_forward": 8, "batch_size": 4}

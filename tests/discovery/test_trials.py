@@ -13,11 +13,11 @@ from casper.discovery import trials
 from casper.discovery.systems import SYSTEMS
 from casper.discovery.trials import Trial, TrialRoom, do_trials, system_of, trials_of
 from casper.errors import InputError
-from casper.markdown import table
 from casper.report.found_picture import found_picture
 from casper.report.result_plots import discovery_picture
+from casper.reproduction.markdown import table
+from casper.reproduction.trial_results import read_trials, trials_section
 from casper.simulate import simulate
-from casper.trial_results import read_trials, trials_section
 
 
 def test_a_table_lists_every_method_on_every_series_once() -> None:

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from casper.attention import GateRule, causal_attention
 from casper.kernels import Version, native
-from casper.neighbourhood import Neighbourhood
-from casper.noise import PairNoise
+from casper.network.neighbourhood import Neighbourhood
+from casper.network.noise import PairNoise
 
 _GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
 _COMPILER = pytest.mark.skipif(not native.at_hand(), reason="no C++ compiler on this machine")

@@ -10,7 +10,7 @@ import torch
 from attention_cases import ON_PROCESSOR, RULES, Case, Shape, tensors_of, values_and_gradients
 
 from casper.kernels import Version
-from casper.neighbourhood import Neighbourhood
+from casper.network.neighbourhood import Neighbourhood
 
 SENSORS, NEIGHBOURS, STEPS = 36, 18, 36
 LITTLE = 60  # megabytes

@@ -32,8 +32,8 @@ from casper.config import ModelConfig
 from casper.errors import InputError
 from casper.kernels import ENVIRONMENT, FastVersion, Version, choose_version, fast_version, native, using
 from casper.model import CasperNetwork
-from casper.neighbourhood import Neighbourhood
-from casper.noise import Noise, PairNoise
+from casper.network.neighbourhood import Neighbourhood
+from casper.network.noise import Noise, PairNoise
 
 SMALL = SHAPES[0]
 KINDS: dict[str, dict[str, bool]] = {

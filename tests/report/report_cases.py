@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from casper.baselines.linear import LinearImputer
-from casper.error_bars import ErrorBars
 from casper.frame import SensorFrame
+from casper.intervals.error_bars import ErrorBars
 
 
 class BandedLinear(LinearImputer):

@@ -55,9 +55,9 @@ from casper.baselines.parts_recurrent import (
 from casper.config import NetworkConfig, Scaling, TrainingConfig
 from casper.errors import InputError
 from casper.graph import SensorGraph
-from casper.learning import Example, Outcome, Repeated, WindowNetwork
+from casper.network.learning import Example, Outcome, Repeated, WindowNetwork
+from casper.network.noise import Noise
 from casper.neural import NeuralImputer, Recipe
-from casper.noise import Noise
 
 
 @dataclass(frozen=True)

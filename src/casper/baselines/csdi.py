@@ -45,8 +45,8 @@ from casper.baselines.parts_diffusion import (
 )
 from casper.config import TrainingConfig
 from casper.graph import SensorGraph
+from casper.network.noise import Noise
 from casper.neural import NeuralImputer, Recipe
-from casper.noise import Noise
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,9 @@ from casper.baselines.parts_recurrent import BothWaysLinear, for_each_step, line
 from casper.config import NetworkConfig, TrainingConfig
 from casper.errors import InputError
 from casper.graph import SensorGraph
-from casper.learning import Example, Outcome, Repeated, WindowNetwork
+from casper.network.learning import Example, Outcome, Repeated, WindowNetwork
+from casper.network.noise import Noise
 from casper.neural import NeuralImputer, Recipe
-from casper.noise import Noise
 
 # Forwards and backwards in time: the two recurrences share nothing, so they are computed side by side.
 _READINGS = 2

@@ -45,9 +45,9 @@ from casper.baselines.parts_attention import MultiHeadAttention, mlp
 from casper.config import NetworkConfig, TrainingConfig
 from casper.errors import InputError
 from casper.graph import SensorGraph
-from casper.learning import Example, Outcome, WindowNetwork
+from casper.network.learning import Example, Outcome, WindowNetwork
+from casper.network.noise import Noise
 from casper.neural import NeuralImputer, Recipe
-from casper.noise import Noise
 
 
 @dataclass(frozen=True)

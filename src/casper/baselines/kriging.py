@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from casper.companion import fit_correction, read_training_steps
 from casper.config import FEW_WATCHED
 from casper.datasets import NAMES
 from casper.graph import SensorGraph
 from casper.kriging import KRIGING_TRAINING, KrigingConfig, KrigingNetwork
 from casper.neural import NeuralImputer, Recipe
 from casper.train import Accelerator, TrainingData, check_device
+from casper.training.companion import fit_correction, read_training_steps
 
 
 class KrigingImputer(NeuralImputer[KrigingConfig, KrigingNetwork]):

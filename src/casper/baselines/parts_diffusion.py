@@ -26,8 +26,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from casper.config import NetworkConfig, Scaling, TrainingConfig, require
-from casper.learning import Example, Outcome, WindowNetwork
-from casper.noise import Noise
+from casper.network.learning import Example, Outcome, WindowNetwork
+from casper.network.noise import Noise
 
 # Cells, over windows and samples, that are denoised together: 1 to 2 GB on a GPU.
 _CELLS_AT_ONCE = {"cpu": 2**14, "cuda": 2**18}

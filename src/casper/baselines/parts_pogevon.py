@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from casper.baselines.parts_recurrent import BothWaysLinear, for_each_step, gated, linear, side_by_side
-from casper.learning import Repeated
+from casper.network.learning import Repeated
 
 _TINY = 1e-12
 

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from casper.config import TrainingConfig
 from casper.errors import InputError
 from casper.graph import SensorGraph
-from casper.learning import Example
+from casper.network.learning import Example
 
 # As many numbers of 16 bits are the 16 bytes that tensor cores read at once.
 _WHOLE_ROWS = 8

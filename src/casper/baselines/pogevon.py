@@ -48,9 +48,9 @@ from casper.baselines.parts_recurrent import first_state, for_each_step, gated_s
 from casper.config import NetworkConfig, TrainingConfig
 from casper.errors import InputError
 from casper.graph import SensorGraph
-from casper.learning import Example, Outcome, Repeated, WindowNetwork
+from casper.network.learning import Example, Outcome, Repeated, WindowNetwork
+from casper.network.noise import Noise
 from casper.neural import NeuralImputer, Recipe
-from casper.noise import Noise
 
 # Sensors of the largest network in the original's experiments: above, the edges' loss does not grow any further.
 _LARGEST_ORIGINAL = 64

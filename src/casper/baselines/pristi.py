@@ -51,11 +51,11 @@ from casper.baselines.parts_diffusion import (
     pointwise,
 )
 from casper.config import TrainingConfig
-from casper.embedding import guess_from_time
 from casper.errors import InputError
 from casper.graph import SensorGraph
+from casper.network.embedding import guess_from_time
+from casper.network.noise import Noise
 from casper.neural import NeuralImputer, Recipe
-from casper.noise import Noise
 
 _HOPS = 2
 _NORM_GROUPS = 4

@@ -51,9 +51,9 @@ from casper.baselines.parts_recurrent import (
 from casper.config import NetworkConfig, Scaling, TrainingConfig
 from casper.errors import InputError
 from casper.graph import SensorGraph
-from casper.learning import Example, Outcome, Repeated, WindowNetwork
+from casper.network.learning import Example, Outcome, Repeated, WindowNetwork
+from casper.network.noise import Noise
 from casper.neural import NeuralImputer, Recipe
-from casper.noise import Noise
 
 # The generator's noise is drawn evenly from 0 to this.
 _LOUDEST = 0.1

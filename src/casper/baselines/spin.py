@@ -44,13 +44,13 @@ from torch.utils.checkpoint import checkpoint
 
 from casper.baselines.parts_attention import embedding, mlp, some_rows
 from casper.config import NetworkConfig, TrainingConfig
-from casper.embedding import sinusoids
 from casper.errors import InputError
 from casper.graph import SensorGraph
-from casper.learning import Example, Outcome, Repeated, WindowNetwork
-from casper.neighbourhood import Neighbourhood
+from casper.network.embedding import sinusoids
+from casper.network.learning import Example, Outcome, Repeated, WindowNetwork
+from casper.network.neighbourhood import Neighbourhood
+from casper.network.noise import Noise
 from casper.neural import NeuralImputer, Recipe
-from casper.noise import Noise
 
 # Numbers of a tile's largest tensor: its pairs' hidden layer. A GPU would idle on less; a processor has a cache.
 _NUMBERS_AT_ONCE = {"cpu": 2**21, "cuda": 2**26}

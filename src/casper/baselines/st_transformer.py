@@ -32,12 +32,12 @@ from torch import Tensor, nn
 
 from casper.baselines.parts_attention import MultiHeadAttention, embedding, mlp
 from casper.config import NetworkConfig, TrainingConfig
-from casper.embedding import sinusoids
 from casper.errors import InputError
 from casper.graph import SensorGraph
-from casper.learning import Example, Outcome, WindowNetwork
+from casper.network.embedding import sinusoids
+from casper.network.learning import Example, Outcome, WindowNetwork
+from casper.network.noise import Noise
 from casper.neural import NeuralImputer, Recipe
-from casper.noise import Noise
 
 
 @dataclass(frozen=True)

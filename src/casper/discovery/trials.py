@@ -20,7 +20,7 @@ from casper.causal import CausalGraph
 from casper.discovery import discover
 from casper.discovery.systems import SYSTEMS, KnownSystem, with_holes
 from casper.errors import InputError
-from casper.trial_results import FOLDER
+from casper.reproduction.trial_results import FOLDER
 
 _PAPERS_RECIPE = "CASPER, the paper's recipe"
 _PAPER = {

@@ -24,7 +24,7 @@ from casper.errors import InputError
 
 if TYPE_CHECKING:
     from casper.attention import GateRule
-    from casper.neighbourhood import Neighbourhood
+    from casper.network.neighbourhood import Neighbourhood
 
 Version = Literal["plain", "tiled", "native", "triton"]
 

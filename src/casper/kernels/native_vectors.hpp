@@ -138,7 +138,7 @@ template <class V> INLINE V relu(V x) {
     return x < zero ? zero : x;
 }
 
-// casper.noise.mix
+// casper.network.noise.mix
 INLINE uint32_t mix(uint32_t x) {
     x ^= x >> 16;
     x *= 0x7FEB352Du;

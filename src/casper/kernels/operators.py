@@ -16,7 +16,7 @@ from casper.kernels import FastVersion
 
 if TYPE_CHECKING:
     from casper.attention import GateRule
-    from casper.neighbourhood import Neighbourhood
+    from casper.network.neighbourhood import Neighbourhood
 
 
 class Given(NamedTuple):

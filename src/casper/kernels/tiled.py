@@ -14,8 +14,8 @@ from torch import Tensor
 
 from casper.attention import GateRule, plain_attention
 from casper.kernels.operators import Given, empty_results, make_attend
-from casper.neighbourhood import Neighbourhood
-from casper.noise import PairNoise
+from casper.network.neighbourhood import Neighbourhood
+from casper.network.noise import PairNoise
 
 # The size of a tile's largest tensor, unless one sensor of one window has more. A core has one or two megabytes of
 # cache; a GPU would idle on so little work.

@@ -16,7 +16,7 @@ from casper.kernels.triton_gradients import key_gradients_kernel, query_gradient
 
 if TYPE_CHECKING:
     from casper.attention import GateRule
-    from casper.neighbourhood import Neighbourhood
+    from casper.network.neighbourhood import Neighbourhood
 
 # With a bias, so many programs share out the sensors: enough to fill the largest GPUs.
 _PROGRAMS = 8192

@@ -12,7 +12,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from casper.noise import COLUMN_STEP, MIX
+from casper.network.noise import COLUMN_STEP, MIX
 
 jit: Any = triton.jit
 
@@ -82,7 +82,7 @@ def _mix(x):
 
 @jit
 def noise_of_rows(noise_key, rows):
-    """The part of the noise's hash that belongs to the queries; see `casper.noise.PairNoise`."""
+    """The part of the noise's hash that belongs to the queries; see `casper.network.noise.PairNoise`."""
     first = tl.load(noise_key).to(tl.uint32)
     second = tl.load(noise_key + 1).to(tl.uint32)
     return _mix(_mix(rows.to(tl.uint32) ^ first) ^ second)

@@ -10,9 +10,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from casper.causal import CausalGraph
+from casper.frame.sensors import KM_PER_DEGREE, match_sensors
 from casper.imputer import Casper
 from casper.report.words import lag_words, span
-from casper.sensors import KM_PER_DEGREE, match_sensors
 
 MOST_OF_A_SENSOR = 8
 MOST_SHUT = 6_000

@@ -12,10 +12,10 @@ from matplotlib.lines import Line2D
 from casper.causal import CausalGraph
 from casper.errors import InputError
 from casper.explanation import Explanation
+from casper.frame.sensors import list_by, match_sensors
 from casper.report.graph_pictures import MOST_NAMES, draw_arrows, map_figure, prepare_map
 from casper.report.labels import label_places
 from casper.report.style import BLUE, FAINT_INK, GREY, INK, PALE, VERMILLION, axes_title, headline, new_figure, plain
-from casper.sensors import list_by, match_sensors
 
 _ZOOM = 1.6
 """In a crowded network, how much farther than its causes the map reaches."""

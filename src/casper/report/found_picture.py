@@ -11,8 +11,8 @@ from casper.frame import sensor_list
 from casper.report.graph_pictures import BROWN, draw_arrows, prepare_map
 from casper.report.labels import label_places
 from casper.report.style import BLUE, FAINT_INK, GREY, INK, VERMILLION, headline, new_figure
+from casper.reproduction.trial_results import TrialResult
 from casper.simulate import Simulation, simulate
-from casper.trial_results import TrialResult
 
 _KINDS = {"true": BLUE, "wrong": GREY, "across the ridge": VERMILLION}
 

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from casper.causal import CausalGraph
 from casper.errors import InputError
 from casper.frame import sensor_list
+from casper.frame.sensors import KM_PER_DEGREE, on_plane
 from casper.report.labels import label_places
 from casper.report.style import BLUE, FAINT_INK, INK, PALE, SHADES, headline, new_figure, plain
-from casper.sensors import KM_PER_DEGREE, on_plane
 
 BROWN = "#A6835B"
 MOST_NAMES = 40

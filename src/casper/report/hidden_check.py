@@ -10,12 +10,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from casper.baselines.linear import interpolate
-from casper.calibrated import CalibratedImputer
-from casper.calibration import reach_of
 from casper.check import GAP_LENGTHS
 from casper.contract import Imputer
 from casper.errors import InputError
 from casper.frame import SensorFrame
+from casper.intervals.calibrated import CalibratedImputer
+from casper.intervals.calibration import reach_of
 from casper.masks import gap_lengths, hide_like_gaps, steps_to_reading
 
 USUAL_SHARE = 0.05

@@ -24,7 +24,7 @@ from casper.errors import InputError, MissingPackageError
 from casper.files import atomic, refuse_overwriting
 from casper.filling import Filling
 from casper.frame import SensorFrame
-from casper.months import months_of
+from casper.frame.months import months_of
 from casper.report.coverage import coverage
 from casper.report.page_text import page_text, zone_words
 from casper.report.report_data import ReportData, gather

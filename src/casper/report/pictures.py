@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from casper.errors import InputError, some
-from casper.grid import ISO_DATE
+from casper.frame.grid import ISO_DATE
 from casper.report.graph_pictures import map_picture
 from casper.report.runs import bin_borders, runs, with_neighbours
 from casper.report.style import (

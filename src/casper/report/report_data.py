@@ -16,12 +16,12 @@ from casper.errors import InputError
 from casper.filled import Filled
 from casper.filling import Filling
 from casper.frame import SensorFrame
+from casper.frame.sensors import match_sensors
 from casper.imputer import Casper
 from casper.report.arrows import network
 from casper.report.explained_values import explained_values
 from casper.report.hidden_check import HiddenCheck, hidden_check
 from casper.report.recipe import Recipe, recipe
-from casper.sensors import match_sensors
 
 INTERVALS = (0.5, 0.9)
 WINDOWS_FOR_GRAPH = 96

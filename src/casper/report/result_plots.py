@@ -15,14 +15,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from casper.published import DECIDED_GATES
 from casper.report.found_picture import found_picture
 from casper.report.pictures import need_columns
 from casper.report.sampling_picture import sampling_picture
 from casper.report.style import BLUE, COLOURS, GREEN, GREY, INK, VERMILLION, headline, new_figure, panel_title, plain
-from casper.results import Group, Results, TrainedRun, title_of
-from casper.sampling_results import PICTURE
-from casper.trial_results import TrialResult
+from casper.reproduction.published import DECIDED_GATES
+from casper.reproduction.results import Group, Results, TrainedRun, title_of
+from casper.reproduction.sampling_results import PICTURE
+from casper.reproduction.trial_results import TrialResult
 
 _COLOUR_OF_PRESET = {"paper": BLUE, "best": VERMILLION, "fast": GREEN}
 _Style = str | tuple[int, tuple[int, int]]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from casper.report.style import BLUE, GREEN, INK, VERMILLION, new_figure, panel_title, plain
-from casper.results import title_of
-from casper.sampling_results import SamplingResult
+from casper.reproduction.results import title_of
+from casper.reproduction.sampling_results import SamplingResult
 
 _COLOURS = {"csdi": BLUE, "pristi": GREEN}
 _CLOSE = 8  # points between a dot and its words

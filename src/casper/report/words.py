@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 
-from casper.months import months_of, months_text
+from casper.frame.months import months_of, months_text
 
 # The seconds of a unit, and from how many of them on it is used.
 _UNITS = {"days": (86_400.0, 3), "h": (3_600.0, 1), "min": (60.0, 1), "s": (1.0, 0)}

@@ -1,0 +1,1 @@
+"""What `casper.cli` calls: the commands, their options, and what they print."""

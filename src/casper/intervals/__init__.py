@@ -1,0 +1,1 @@
+"""How far estimates may be off: error bars, learned from readings held back."""

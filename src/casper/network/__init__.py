@@ -1,0 +1,1 @@
+"""The parts of CASPER's network, and what the training asks of any network."""

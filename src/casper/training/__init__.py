@@ -1,0 +1,1 @@
+"""What the training loop (`casper.train`) is made of."""
