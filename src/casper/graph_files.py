@@ -103,7 +103,11 @@ def _write_json(graph: CausalGraph, path: Path) -> None:
 
 
 def _read_json(path: Path) -> _Held:
-    about = _checked(path.read_text(encoding="utf-8"), "sensors", "step_seconds", "origin", "edges")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"this is not JSON; graphs are read from {', '.join(_READERS)}") from error
+    about = _checked(text, "sensors", "step_seconds", "origin", "edges")
     edges = pd.DataFrame(about["edges"], columns=list(COLUMNS))
     return _Held(edges, about["sensors"], _step(about), about["origin"])
 

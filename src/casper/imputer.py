@@ -13,7 +13,7 @@ from casper.causal import CausalGraph
 from casper.config import ModelConfig, TrainingConfig
 from casper.config import preset as find_preset
 from casper.drawn_on import DrawnOn, Measure, measured, parts_of
-from casper.errors import InputError
+from casper.errors import InputError, some
 from casper.explanation import Explanation
 from casper.graph import SensorGraph
 from casper.model import CasperNetwork
@@ -108,7 +108,7 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
         self.check_length(frame)
         query = frame.sensors.index(sensor) if sensor in frame.sensors else None
         if query is None:
-            raise InputError(f"there is no sensor {sensor!r} in the table")
+            raise InputError(f"there is no sensor {sensor!r} in the table; it has {some(frame.sensors)}")
         self._check_layer(layer)
         step = frame.position(time)
         window = self.config.window

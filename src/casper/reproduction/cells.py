@@ -39,12 +39,6 @@ def training_of(run: TrainedRun) -> str:
     return duration(run.training_seconds) + beside
 
 
-def short_commit(commit: str | None) -> str:
-    if commit is None:
-        return "unknown"
-    return commit[:10] + ("+" if commit.endswith("+") else "")
-
-
 def duration(seconds: float) -> str:
     if seconds < 1:
         return "< 1 s"

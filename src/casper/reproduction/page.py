@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from casper.files import atomic, refuse_overwriting
-from casper.reproduction.cells import MARKS, duration, published_cell, said, seeds, short_commit, training_of
+from casper.reproduction.cells import MARKS, duration, published_cell, said, seeds, training_of
 from casper.reproduction.markdown import IMAGES, table
 from casper.reproduction.published import FIGURES, Source, best_figure, figure_of
+from casper.reproduction.result_files import short_commit
 from casper.reproduction.results import DATASETS, Evaluation, Group, Results, title_of
 from casper.reproduction.sampling_results import sampling_section
 from casper.reproduction.sections import (

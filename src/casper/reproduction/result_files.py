@@ -32,3 +32,9 @@ def refuse_lacking(path: Path, record: Mapping[str, Any], needed: Sequence[str],
     lacking = [key for key in needed if key not in record]
     if lacking:
         raise InputError(f"{path} does not say its {', '.join(lacking)}; write it again with {command}")
+
+
+def short_commit(commit: str | None) -> str:
+    if commit is None:
+        return "unknown"
+    return commit[:10] + ("+" if commit.endswith("+") else "")
