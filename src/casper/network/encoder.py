@@ -127,7 +127,9 @@ class CausalAttention(nn.Module):
     ) -> tuple[Tensor, AttentionDetails]:
         """What shutting each pair's gate would take away, to first order, from a quantity with this gradient.
 
-        That is beta times the g of the paper's Remark 1, (B, M, T, K, T). gradient: (B, N, T, D), with respect to the
+        That is beta times the whole slope by beta, (B, M, T, K, T). With the null slot this is beta times the g of the
+        paper's Remark 1, where Z is 1. Without it Z moves with the gates, which the paper's g leaves out: the slope is
+        g less alpha / Z times what all messages of the query come to. gradient: (B, N, T, D), with respect to the
         layer's messages. sensors: (M,), those of the queries.
         """
         heads, config = self.config.heads, self.config
