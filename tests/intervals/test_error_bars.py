@@ -171,7 +171,8 @@ def test_methods_without_a_network_say_that_they_have_none(six_sensors: Simulati
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"), [((), "such as"), (0.9, "such as"), ((90,), "between 0 and"), ("9", "such as")]
+    ("wrong", "told"),
+    [((), "such as"), (0.9, "such as"), ((90,), "between 0 and"), ("9", "such as"), ((0.5, "x"), "not 'x'")],
 )
 def test_wrong_shares_are_refused(tiny_casper: Casper, six_sensors: Simulation, wrong: Any, told: str) -> None:
     with pytest.raises(InputError, match=told):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -212,9 +213,9 @@ def reach_of(away: NDArray[np.int64]) -> int:
 
 
 def check_share(share: float) -> None:
-    if not 0 < share <= WIDEST:
+    if not isinstance(share, Real) or not 0 < share <= WIDEST:
         raise InputError(
-            f"an interval holds a share of the true values between 0 and {WIDEST:g}, such as 0.9; not {share}"
+            f"an interval holds a share of the true values between 0 and {WIDEST:g}, such as 0.9; not {share!r}"
         )
 
 
