@@ -120,6 +120,19 @@ def test_it_opens_from_disk_with_all_charts_and_without_any_request(opened: Open
             assert box["x"] + box["width"] <= width, control.get_attribute("id")
 
 
+def test_every_control_has_a_name_for_those_who_do_not_see_it(opened: Open, report: Path) -> None:
+    with opened(report) as shown:
+        told = shown.page.context.new_cdp_session(shown.page).send("Accessibility.getFullAXTree")
+        roles = ("button", "combobox", "slider", "checkbox")
+        nodes = [node for node in told["nodes"] if node.get("role", {}).get("value") in roles]
+        names = [(node["role"]["value"], node["name"]["value"]) for node in nodes]
+        assert len(names) == shown.page.locator("button, select, input").count()
+        assert [role for role, name in names if not name.strip()] == []
+        assert ("slider", "Weight at least") in names
+        shown.page.fill("#map-least", "7")
+        assert shown.page.get_attribute("#map-least", "aria-valuetext") == "7%"
+
+
 @pytest.mark.parametrize("width", [DESK, PHONE])
 def test_every_control_of_the_series_does_what_it_says(opened: Open, report: Path, width: int) -> None:
     with opened(report, width=width) as shown:
@@ -346,6 +359,9 @@ def test_it_prints_in_light_colours_and_is_as_before_afterwards(opened: Open, re
         page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
         assert page.evaluate("document.documentElement.dataset.theme") == "light"
         assert page.evaluate("document.getElementById('map-chart').layout.width") < 700, "as wide as paper"
+        assert page.evaluate("document.getElementById('coverage-chart').layout.height") <= 480, "on the first page"
+        for hint in ("drag", "click", "Choose"):
+            assert hint not in shown.text("#series-note") + shown.text("#map-note"), "paper does not move"
         page.evaluate("window.dispatchEvent(new Event('afterprint'))")
         assert page.evaluate("document.getElementById('map-chart').layout.width") > 900
 
@@ -403,6 +419,38 @@ def test_among_many_sensors_the_map_goes_to_the_chosen_one_and_back(
         assert shown.page.evaluate(spread) > 2 * whole
         shown.page.select_option("#map-sensor", label="all sensors")
         assert shown.page.evaluate(spread) == pytest.approx(whole)
+
+
+@pytest.mark.parametrize("width", [DESK, PHONE])
+def test_a_crowded_sensor_and_its_causes_are_brought_apart_and_named(
+    opened: Open, tiny_settings: dict[str, Any], tmp_path: Path, width: int
+) -> None:
+    """Eight stations within a town, as many all over a country."""
+    made = simulate(sensors=16, steps=150, seed=0)
+    places = made.sensors.copy()
+    where = ["latitude", "longitude"]
+    town, country = np.arange(8), np.arange(8, 16)
+    places.loc[town, where] = 45 + np.stack([town % 3, town // 3], axis=1) * 0.03
+    places.loc[country, where] = 45 + np.stack([country % 3 - 1, country // 3 - 4], axis=1) * 1.5
+    model = Casper(device="cpu", **{**tiny_settings, "epochs": 1}).fit(made.table, sensors=places)
+    path = write_report(tmp_path / "crowded.html", model, made.table, sensors=places)
+    drawn = """(() => {
+        const { data } = document.getElementById("map-chart");
+        const { x } = data.at(-1);
+        return { spread: Math.max(...x) - Math.min(...x), names: data.find((trace) => trace.textposition).text };
+    })()"""
+    with opened(path, width=width) as shown:
+        page = shown.page
+        whole = page.evaluate(drawn)
+        page.fill("#map-least", "1")
+        page.select_option("#map-sensor", value="0")
+        closer = page.evaluate(drawn)
+        assert closer["spread"] > 2 * whole["spread"]
+        told = [name for name in made.table if name in shown.text("#map-note")]
+        assert len(told) > 2
+        assert set(told) <= set(closer["names"])
+        page.select_option("#map-sensor", value="-1")
+        assert page.evaluate(drawn)["spread"] == pytest.approx(whole["spread"])
 
 
 def test_a_table_without_holes_and_a_model_without_arrows_are_drawn(

@@ -75,6 +75,10 @@ def test_the_map_has_an_arrow_for_each_cause_and_a_dotted_line_for_what_is_hardl
     assert "Causes of sensor t on the average" in words(figure)
 
 
+def test_one_cause_is_told_in_the_singular() -> None:
+    assert "1 cause, 3 more sensors looked at" in words(causes_bars(shares()))
+
+
 def test_in_a_large_network_only_the_neighbourhood_is_shown() -> None:
     figure = causes_map(shares(), places(207))
     figure.canvas.draw()

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from report_cases import banded, numbers_of
 
 from casper.errors import InputError, MissingPackageError
@@ -121,6 +122,21 @@ def test_every_control_has_a_label(page: str) -> None:
         assert re.search(rf"<label[^>]*>(?:(?!</label>).)*id=\"{control}\"", page, re.DOTALL), control
     for button in re.findall(r"<button([^>]*)>([^<]*)</button>", page):
         assert "aria-label" in button[0] or re.search(r"[A-Za-z]{3}", button[1]), button
+
+
+def test_where_kriging_is_mixed_in_the_map_and_the_value_say_that_they_do_not_show_it(
+    page: str, six_sensors: Simulation, tiny_settings: dict[str, Any], tmp_path: Path
+) -> None:
+    assert "kriging's estimate" not in words_of(page)
+    settings = {**tiny_settings, "kriging": True, "kriging_share": 0.25}
+    mixed = Casper(device="cpu", **settings).fit(six_sensors.table, sensors=six_sensors.sensors)
+    for shares, told in (([0.25] * 4, "(25%)"), ([0.0, 0.1, 0.3, 0.4], "(0 to 40%, by the distance to the sensor's")):
+        mixed.network.kriging_share.copy_(torch.tensor(shares))  # type: ignore[union-attr]
+        written = write_report(tmp_path / "mixed.html", mixed, six_sensors.table, force=True).read_text("utf-8")
+        for section in ("map", "value"):
+            within = words_of(written.split(f'<section id="{section}"')[1].split("</section>")[0])
+            assert f"A part of every value {told}" in within, section
+            assert "is kriging's estimate, which is not shown here." in within
 
 
 def test_the_recipe_names_seed_settings_versions_and_hash(page: str) -> None:
@@ -247,6 +263,19 @@ def test_a_table_without_holes_has_an_empty_place_and_no_broken_chart(
     assert "CASPER filled 0 holes" in words_of(page)
     assert "no sensor that reports has a gap" in words_of(page)
     assert numbers_of(page)["values"] == []
+
+
+@pytest.mark.parametrize(
+    ("silent", "told"), [(0, "missing 5.0% of all cells gaps"), (1, "missing 6.0% of all cells; at 1.0% of the steps")]
+)
+def test_steps_at_which_no_sensor_reports_are_told_only_where_there_are_any(
+    tmp_path: Path, silent: int, told: str
+) -> None:
+    table = years(6, 100, missing=0)
+    table.iloc[20:50, 0] = np.nan
+    table.iloc[60 : 60 + silent] = np.nan
+    written = write_report(tmp_path / "report.html", banded(table), table).read_text(encoding="utf-8")
+    assert told in words_of(written)
 
 
 def test_a_model_that_is_not_fitted_is_refused(six_sensors: Simulation, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from casper.frame.sensors import list_by, match_sensors
 from casper.report.graph_pictures import MOST_NAMES, draw_arrows, map_figure, prepare_map
 from casper.report.labels import label_places
 from casper.report.style import BLUE, FAINT_INK, GREY, INK, PALE, VERMILLION, axes_title, headline, new_figure, plain
+from casper.report.words import counted
 
 _ZOOM = 1.6
 """In a crowded network, how much farther than its causes the map reaches."""
@@ -135,7 +136,7 @@ def _title(shares: Shares) -> str:
 
 def _subtitle(shares: Shares, causes: int, hardly: int) -> str:
     own = f"; its own readings give {shares.own:.0%}" if shares.own > 0 else ""
-    return f"{causes} causes, {hardly} more sensors looked at{own}"
+    return f"{counted(causes, 'cause')}, {counted(hardly, 'more sensor')} looked at{own}"
 
 
 def _around(listed: pd.DataFrame, shares: Shares) -> pd.DataFrame:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from casper.check import GAP_LENGTHS
+from casper.check import GAP_LENGTHS, TableSummary
 from casper.report.hidden_check import HiddenCheck, Scores
 from casper.report.report_data import ReportData
 from casper.report.runs import runs
@@ -35,6 +35,7 @@ def page_text(data: ReportData) -> dict[str, Any]:
         "network": data.network,
         "values": data.values,
         "has_gates": data.has_gates,
+        "kriging": _kriging(data),
         "windows": data.graph_origin.get("windows", 0),
         "looks": _looks(data),
         "gap_bars": _gap_bars(data),
@@ -119,6 +120,16 @@ def _out_of_reach(data: ReportData) -> str:
     return told + (" Their intervals are less certain than the rest." if check.total.held else "")
 
 
+def _kriging(data: ReportData) -> str:
+    """What the arrows and weights leave out: they are of the network, and kriging may be mixed into its values."""
+    shares = data.kriging_shares
+    if not any(shares):
+        return ""
+    least, most = (percent(share, decimals=0) for share in (min(shares), max(shares)))
+    how = most if least == most else f"{least.rstrip('%')} to {most}, by the distance to the sensor's nearest reading"
+    return f"A part of every value ({how}) is kriging's estimate, which is not shown here."
+
+
 def _gap_rows(data: ReportData) -> list[dict[str, Any]]:
     check: HiddenCheck | None = data.check
     if check is None:
@@ -170,8 +181,7 @@ def _looks(data: ReportData) -> dict[str, str]:
     return {
         "period": f"{moment(summary.start)} to {moment(summary.end)}{zone_words(data)}",
         "step": f"{duration(summary.step)}; {counted(summary.steps, 'step')}",
-        "missing": f"{percent(summary.missing_share)} of all cells; at {percent(summary.blackout_share)} of the steps "
-        "no sensor reports",
+        "missing": _missing(data.summary),
         "gaps": f"{gaps.count:,}; half of them no longer than {duration(summary.step, gaps.median)}"
         if gaps.count
         else "none",
@@ -180,6 +190,13 @@ def _looks(data: ReportData) -> dict[str, str]:
         "that hardly report (below 5%)": _listed(summary.nearly_dead),
         "that always report one value": _listed(summary.constant),
     }
+
+
+def _missing(summary: TableSummary) -> str:
+    if not summary.missing_share:
+        return "none"
+    silent = f"; at {percent(summary.blackout_share)} of the steps no sensor reports" if summary.blackout_share else ""
+    return f"{percent(summary.missing_share)} of all cells{silent}"
 
 
 def zone_words(data: ReportData) -> str:

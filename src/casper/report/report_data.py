@@ -31,7 +31,8 @@ WINDOWS_FOR_GRAPH = 96
 class ReportData:
     """filled: every step of the frame. network: see `casper.report.arrows.network`; values: see
     `casper.report.explained_values`; both None if the method does not tell what it draws on. graph_origin: how the
-    arrows were found."""
+    arrows were found. kriging_shares: how much of a value is kriging's, for each class of distance to the nearest
+    reading; none if kriging is not mixed in."""
 
     name: str
     unit: str
@@ -45,6 +46,7 @@ class ReportData:
     graph_origin: dict[str, Any]
     values: list[dict[str, Any]] | None
     has_gates: bool
+    kriging_shares: tuple[float, ...]
     wanted_series: tuple[str, ...]
     recipe: Recipe
 
@@ -78,11 +80,13 @@ def gather(
     grid = pd.DataFrame(frame.values, index=frame.times, columns=list(frame.sensors))
     arrows = values = None
     origin: dict[str, Any] = {}
+    kriging: tuple[float, ...] = ()
     if isinstance(model, Casper):
         graph = model.causal_graph(grid, windows=WINDOWS_FOR_GRAPH) if graph is None else graph
         arrows = network(model, graph, frame.sensors, frame.step, sensors, dead=frame.dead)
         origin = dict(graph.origin)
         values = explained_values(model, frame, grid, filled)
+        kriging = tuple(model.describe().get("share_of_kriging", {}).values())
     return ReportData(
         name=name,
         unit=unit,
@@ -96,6 +100,7 @@ def gather(
         graph_origin=origin,
         values=values,
         has_gates=isinstance(model, Casper) and model.config.gate != "none",
+        kriging_shares=kriging,
         wanted_series=tuple(series),
         recipe=recipe(model, frame, file=file, command=command),
     )

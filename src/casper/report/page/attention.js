@@ -75,8 +75,8 @@ function attentionPanel(value, [title, weights], { place, box, layout, most, las
     text: weights.map((row, source) => row.map((weight, step) => `<b>${names[source]}</b>, ${when[step]}<br>${number(weight)}%`)),
     showscale: last,
     colorbar: {
-      orientation: "h", thickness: 9, len: narrow() ? 0.7 : 0.35, x: 0, xanchor: "left", y: 0, yanchor: "bottom", yref: "container",
-      ypad: 4, ticksuffix: "%", nticks: 4, outlinewidth: 0, tickfont: { size: 10.5, color: colour("soft") },
+      orientation: "h", thickness: 9, len: narrow() ? 1 : 0.4, x: 0, xanchor: "left", y: 0, yanchor: "bottom", yref: "container",
+      ypad: 4, title: { text: "share of the value", side: "right", font: { size: 11, color: colour("soft") } }, ticksuffix: "%", nticks: 4, outlinewidth: 0, tickfont: { size: 10.5, color: colour("soft") },
     },
   };
 }

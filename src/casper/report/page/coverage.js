@@ -28,7 +28,8 @@ function drawCoverage() {
   const shared = { type: "heatmap", x: edges, zmin: 0, zmax: 1, showscale: false, hoverinfo: "none" };
   const shown = { ...shared, hoverinfo: "text", text: words };
   const labels = labelledRows(rows, sensors);
-  const height = Math.min(Math.max(rows * (narrow() ? 13 : 17) + 50, 180), 640);
+  const row = page.printing ? 12 : narrow() ? 13 : 17; // on paper it stands below the heading, on the first page
+  const height = Math.min(Math.max(rows * row + 50, 180), page.printing ? 480 : 640);
   const ramp = [[0, colour("cell")], [0.5, colour("some")], [1, colour("orange")]];
   return put(
     "coverage-chart",
@@ -40,7 +41,7 @@ function drawCoverage() {
       height,
       margin: { l: 8, r: 30, t: 10, b: 8 }, // room for the last month's name
       xaxis: axis({ type: "date", showgrid: false }),
-      yaxis: axis({ autorange: "reversed", showgrid: false, zeroline: false, ticklen: 3, ...labels }),
+      yaxis: axis({ autorange: "reversed", showgrid: false, zeroline: false, ticklen: 3, tickfont: { size: page.printing ? 10 : 11.5 }, ...labels }),
       hovermode: "closest",
     },
   );

@@ -30,7 +30,7 @@ function drawErrors() {
       dots(worst.map((row) => row[2]), colour("orange"), "circle"),
     ],
     {
-      height: 70 + 19 * worst.length,
+      height: 70 + (page.printing ? 13 : 19) * worst.length,
       hovermode: "closest",
       xaxis: axis({
         rangemode: "tozero",

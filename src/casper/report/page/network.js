@@ -13,6 +13,7 @@ const WIDTHS = [1.2, 2.2, 3.6, 5.4];
 const WIDEST_SHARE = 0.4;
 const MOST_NAMES = 80;
 const MOST_ZOOM = 30;
+const ROOM_FOR_A_NAME = 40; // pixels between two dots
 const REACH = 12; // pixels between a click and the sensor it means
 
 function lagClass(lag) {
@@ -49,17 +50,39 @@ function chooseSensor(sensor) {
   map.sensor = sensor;
   byId("map-sensor").value = sensor;
   if (sensor >= 0) lookCloser(sensor);
-  else if (many()) map.view = null;
+  else if (map.view.fitted) map.view = null;
   drawNetwork();
 }
 
-// Among many sensors the arrows of one are too short to be seen on the whole map.
+// The chosen sensor and its causes fill the view where they would be too close together on the whole map. Elsewhere the
+// map stays as it is, unless the reader had zoomed in.
 function lookCloser(sensor) {
-  const { x, y, arrows } = page.data.network;
+  const { arrows } = page.data.network;
   const { view } = map;
-  const reach = Math.max(...arrows.filter(([, target]) => target === sensor).map(([source]) => Math.hypot(x[source] - x[sensor], y[source] - y[sensor])), 0);
-  if (many() && reach) view.perPixel = Math.min(Math.max(reach / (0.35 * Math.min(view.width, view.height)), view.whole / MOST_ZOOM), view.whole);
-  if (view.perPixel < view.whole) lookAt(sensor);
+  const taking = [...new Set([sensor, ...arrows.filter(([, target]) => target === sensor).map(([source]) => source)])];
+  if (crowded(taking)) fit(taking);
+  else if (view.fitted) map.view = wholeView(view.width, view.height);
+  else if (view.perPixel < view.whole) lookAt(sensor);
+}
+
+// taking: the chosen sensor, then its causes. A far cause needs the whole map; and what is apart needs no zoom.
+function crowded(taking) {
+  const { x, y } = page.data.network;
+  const { view } = map;
+  const apart = (a, b) => Math.hypot(x[a] - x[b], y[a] - y[b]) / view.whole;
+  const causes = taking.slice(1);
+  if (!causes.length) return false;
+  const farthest = Math.max(...causes.map((cause) => apart(cause, taking[0])));
+  const closest = Math.min(...causes.flatMap((cause, place) => taking.slice(0, place + 1).map((other) => apart(cause, other))));
+  return many() || (farthest < Math.max(view.width, view.height) / 4 && closest < ROOM_FOR_A_NAME);
+}
+
+function fit(sensors) {
+  const { x, y } = page.data.network;
+  const { view } = map;
+  const closer = wholeView(view.width, view.height, sensors.map((sensor) => x[sensor]), sensors.map((sensor) => y[sensor]));
+  const perPixel = Math.min(Math.max(closer.perPixel, view.whole / MOST_ZOOM), view.whole);
+  map.view = { ...closer, perPixel, whole: view.whole, fitted: true };
 }
 
 // From the whole map the way in leads to the chosen sensor, or to where most of them are: its middle may be empty.
@@ -84,8 +107,7 @@ function mostCentral() {
   return away.indexOf(Math.min(...away));
 }
 
-function wholeView(width, height) {
-  const { x, y } = page.data.network;
+function wholeView(width, height, x = page.data.network.x, y = page.data.network.y) {
   const [west, east, south, north] = [Math.min(...x), Math.max(...x), Math.min(...y), Math.max(...y)];
   const room = 46;
   const whole = Math.max((east - west) / Math.max(width - 2 * room, 50), (north - south) / Math.max(height - 2 * room, 50), 1e-6);
@@ -104,7 +126,7 @@ function drawNetwork() {
   const { network } = page.data;
   if (!network) return;
   const width = widthOf("map-chart");
-  const height = narrow() ? Math.min(width * 1.05, 420) : Math.min(Math.max(width * 0.6, 360), 620);
+  const height = page.printing ? 310 : narrow() ? Math.min(width * 1.05, 420) : Math.min(Math.max(width * 0.6, 360), 620);
   if (!map.view || map.view.width !== width) map.view = wholeView(width, height);
   const view = map.view;
   const pixel = (sensor) => [
@@ -271,24 +293,24 @@ function sensorTraces(arrows, pixel, curve, { inView, radius, width, height }) {
   const { sensors, network: { own } } = page.data;
   const involved = new Set(arrows.flatMap(([source, target]) => [source, target]));
   const faded = (sensor) => map.sensor >= 0 && sensor !== map.sensor && !involved.has(sensor);
+  const size = sensors.map((_, sensor) => 2 * radius + (sensor === map.sensor ? 5 : 0));
   const points = sensors.map((_, sensor) => {
     const [x, y] = pixel(sensor);
-    return { x, y, name: shortened(sensorName(sensor), 14), first: sensor === map.sensor || involved.has(sensor) };
+    return { x, y, name: shortened(sensorName(sensor), 14), part: sensor === map.sensor || involved.has(sensor) };
   });
   const few = points.filter((_, sensor) => inView(sensor)).length <= MOST_NAMES;
   const lines = arrows.flatMap(([source, target]) => curve(source, target));
-  const named = points.map((point, sensor) => ({ ...point, name: inView(sensor) && (few || (map.sensor >= 0 && point.first)) ? point.name : "" }));
-  const labels = placedLabels(named, lines, { radius, width, height }).map(([name, side], sensor) => ({ ...points[sensor], name, side }));
+  const named = points.map((point, sensor) => ({ ...point, name: inView(sensor) && (few || (map.sensor >= 0 && point.part)) ? point.name : "" }));
+  const labels = placedLabels(named, lines, { radius, width, height, chosen: map.sensor }).map(([name, side], sensor) => ({ ...points[sensor], name, side, size: size[sensor] }));
   const shown = labels.filter(({ name }) => name);
   const halo = colour("panel");
   const mine = sensors.map((name, sensor) => `<b>${plain(name)}</b>${own ? `<br>${percent(own[sensor])} from its own readings at other times` : ""}`);
-  const size = sensors.map((_, sensor) => 2 * radius + (sensor === map.sensor ? 5 : 0));
   return [
     {
       type: "scatter", mode: "markers+text", x: shown.map(({ x }) => x), y: shown.map(({ y }) => y), hoverinfo: "skip", cliponaxis: true,
       text: shown.map(({ name }) => plain(name)), textposition: shown.map(({ side }) => side),
       textfont: { size: 11.5, color: colour("ink"), shadow: `0 0 2px ${halo}, 0 0 3px ${halo}, 0 0 4px ${halo}` },
-      marker: { size: 2 * radius, opacity: 0 }, // keeps names as far off as the dots below need it
+      marker: { size: shown.map((point) => point.size), opacity: 0 }, // keeps names as far off as the dots below need it
     },
     {
       type: "scatter", mode: "markers", x: points.map(({ x }) => x), y: points.map(({ y }) => y), hovertext: mine, hoverinfo: "text",
@@ -318,6 +340,7 @@ function scaleBar({ perPixel, width }, height) {
 function tellNetwork(drawn, count, seen, dashed) {
   const { network } = page.data;
   byId("map-least-shown").textContent = percent(map.least);
+  byId("map-least").setAttribute("aria-valuetext", percent(map.least));
   const kinds = [...new Set(drawn.map((arrow) => lagClass(arrow[3])))].sort((a, b) => b - a);
   byId("map-key").replaceChildren(
     ...kinds.map((kind) => keyItem(`read ${network.lagClasses[kind].words}`, (mark) => { mark.style.background = lagColour(kind); })),
@@ -340,7 +363,8 @@ function wordsForAll(drawn, count, seen) {
   const all = page.data.network.arrows.length;
   const these = `${count.toLocaleString("en")} of ${all.toLocaleString("en")} arrows weigh ${percent(map.least)} or more`;
   const some = drawn.length < seen ? `; the strongest ${drawn.length}${seen < count ? " in view" : ""} are drawn` : "";
-  return `${these}${some}. Choose a sensor, or click on one, to see only its causes.`;
+  const hint = page.printing ? "" : " Choose a sensor, or click on one, to see only its causes.";
+  return `${these}${some}.${hint}`;
 }
 
 function wordsForOne(drawn) {

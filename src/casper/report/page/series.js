@@ -135,7 +135,7 @@ function drawSeries() {
   ];
   tellSeries(parts);
   return put("series-chart", traces, {
-    height: narrow() ? 300 : 380,
+    height: page.printing ? 260 : narrow() ? 300 : 380,
     hovermode: "x",
     dragmode: hasMouse() ? "zoom" : false,
     shapes: flaggedStrips(view),
@@ -227,7 +227,7 @@ function tellSeries(parts) {
   byId("gap-after").disabled = !parts.gaps.some(([start, length]) => start + (length - 1) / 2 > middle + 0.6);
   byId("series-note").textContent =
     `${sensorName(parts.sensor)}: ${seen} of its ${count} gaps are in view` +
-    (hasMouse() ? "; drag over a part to zoom in, double-click for the whole period." : ".") + (page.data.clock.zone ? `${page.data.clock.zone}.` : "");
+    (hasMouse() && !page.printing ? "; drag over a part to zoom in, double-click for the whole period." : ".") + (page.data.clock.zone ? `${page.data.clock.zone}.` : "");
   byId("series-chart").setAttribute("aria-label", `Measured and filled values of ${sensorName(parts.sensor)}, ` +
     `${written(timeOf(parts.first + Math.ceil(from)))} to ${written(timeOf(parts.first + Math.floor(to)))}`);
 }
