@@ -147,6 +147,9 @@ class ModelConfig(NetworkConfig):
     held-back readings say, in networks of up to 2,000 sensors (not in the paper)."""
     kriging_share: float | None = None
     """How much of a filled value is kriging's; None: the held-back readings choose, by the distance to a reading."""
+    kriging_beyond: bool = False
+    """Kriging also looks at what lies on either side of the window, where held-back readings are filled better with it
+    (not in the paper). Unless it is said, the table decides: one whose holes lie mostly in long gaps gains."""
     window_level: bool = False
     """Take values relative to the mean and deviation of the window's visible cells (not in the paper)."""
 

@@ -55,6 +55,10 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
         self._use(Recipe(chosen.model, chosen.training), settings)
         self.preset = preset
 
+    @property
+    def setting_to_look_beyond(self) -> str | None:
+        return "kriging_beyond" if self.config.kriging else None
+
     def make_network(self, graph: SensorGraph, *, clock: int) -> CasperNetwork:
         index, present = self.neighbours(graph)
         return CasperNetwork(self.config, neighbour_index=index, neighbour_present=present, clock=clock)
@@ -114,12 +118,13 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
         window = self.config.window
         first = int(np.clip(step - window // 2, 0, len(frame.times) - window))
         network, device = self._placed_network()
-        series, _ = self._series(frame, first, first + window, device)
-        cut = series.window(torch.zeros(1, dtype=torch.long, device=device), window)
+        begin = max(0, first - network.reach)
+        series = self._series(frame, begin, first + window + network.reach, device)
+        cut = series.window(torch.tensor([first - begin], device=device), window, reach=network.reach)
         cut.values[0, query, step - first], cut.visible[0, query, step - first] = 0.0, False
         only = torch.tensor([query], device=device)
         seen = next(network.inspect(cut.values, cut.visible, cut.clock, sensors=[only], layer=layer))
-        scaled = network.impute(cut.values, cut.visible, cut.clock)[0, :, step - first]
+        scaled = network.impute_window(cut)[0, :, step - first]
         return Explanation.build(
             seen,
             query=query,
@@ -167,7 +172,7 @@ class Casper(NeuralImputer[ModelConfig, CasperNetwork]):
         random = np.random.default_rng(self.seed)
         first = torch.zeros(1, dtype=torch.long, device=device)
         for start in progress_over(list(starts), "looking", self.progress):
-            series, _ = self._series(frame, int(start), int(start) + steps, device)
+            series = self._series(frame, int(start), int(start) + steps, device)
             cut = series.window(first, steps)
             hidden = torch.as_tensor(random.random(tuple(cut.visible.shape)) < _HIDDEN_TO_LOOK, device=device)
             cut = Window(cut.values.masked_fill(hidden, 0.0), cut.visible & ~hidden, cut.clock)

@@ -244,3 +244,10 @@ def _give_back(hidden: NDArray[np.bool_], most_per_sensor: NDArray[np.int64], *,
 def _check_share(share: float) -> None:
     if not 0 <= share < 1:
         raise InputError(f"the share to hide must be at least 0 and below 1, not {share}")
+
+
+def mostly_long_gaps(observed: NDArray[np.bool_], length: int) -> bool:
+    """Whether more than half of the holes, of sensors that report at all, lie in gaps longer than so many steps."""
+    observed = observed[:, observed.any(axis=0)]
+    holes = int((~observed).sum())
+    return holes > 0 and int((gap_lengths(observed) > length).sum()) > holes / 2

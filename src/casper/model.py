@@ -27,6 +27,7 @@ from casper.network.encoder import CausalAttention, EncoderLayer
 from casper.network.learning import Example, Outcome, WindowNetwork
 from casper.network.neighbourhood import EdgeLists, Neighbourhood
 from casper.network.noise import Noise
+from casper.windows import Window
 
 # With sampled prompts the bank holds this many times the number of prompts, and every training step draws anew.
 SAMPLED_BANK = 4
@@ -138,7 +139,7 @@ class CasperNetwork(WindowNetwork):
             self.decoder = PromptDecoder(config)
         self.kriging = None
         if config.kriging and sensors <= MOST_SENSORS_TO_KRIGE:
-            beside = KrigingConfig(window=config.window)
+            beside = KrigingConfig(window=config.window, beyond=config.kriging_beyond)
             if sensors > _MANY_SENSORS:
                 beside = beside.replace(patch=16, together=4)
             self.kriging = KrigingNetwork(beside, sensors=sensors, clock=clock)
@@ -183,11 +184,18 @@ class CasperNetwork(WindowNetwork):
         return Outcome(error + training.sparsity * predicted.rho_mean.sum(), predicted.rho_mean)
 
     def impute(self, values: Tensor, visible: Tensor, clock: Tensor) -> Tensor:
-        estimate = self(values, visible, clock).estimate
+        return self.impute_window(Window(values, visible, clock))
+
+    @property
+    def reach(self) -> int:
+        return 0 if self.kriging is None else self.kriging.reach
+
+    def impute_window(self, window: Window, *, quick: bool = False) -> Tensor:  # noqa: ARG002  # it is quick
+        estimate = self(*window.alone).estimate
         if self.kriging is None or not self.kriging_share.any():
             return estimate
-        linear = self.kriging.impute(values, visible, clock)
-        return torch.lerp(estimate, linear, self.kriging_share[distance_class(visible)])
+        linear = self.kriging.impute_window(window)
+        return torch.lerp(estimate, linear, self.kriging_share[distance_class(window.visible)])
 
     def embed(self, values: Tensor, visible: Tensor, clock: Tensor) -> Tensor:
         """The encoder's embeddings, (B, N, T, D)."""

@@ -24,6 +24,7 @@ from casper.frame import SensorFrame
 from casper.graph import SensorGraph
 from casper.intervals.calibrated import CalibratedImputer
 from casper.intervals.error_bars import Reading
+from casper.masks import mostly_long_gaps
 from casper.metrics import score_table
 from casper.network.learning import WindowNetwork
 from casper.overlap import averaged, inner_starts, merged, starts_with_holes
@@ -78,6 +79,11 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
     for_benchmarks: ClassVar[Mapping[str, Mapping[str, Any]]] = {"aqi36": {"window": 36}}
     """What the method's authors change in the recipe for some of the benchmarks."""
     preset: str = "default"
+
+    @property
+    def setting_to_look_beyond(self) -> str | None:
+        """The name of the setting that has it look beyond its window, if there is one."""
+        return None
 
     def __init__(
         self,
@@ -147,7 +153,7 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
     # ------------------------------------------------------------------ fitting
 
     def fit_frame(self, frame: SensorFrame, graph: SensorGraph) -> None:
-        self._suit_table(len(frame.times))
+        self._suit_table(frame)
         self.check_length(frame)
         held = self.hold_back(frame)
         starts = starts_with_readings(frame.observed & ~held, self.config.window)
@@ -283,15 +289,16 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
         per_batch = windows_at_once(device, len(frame.sensors) * length)
         batches = np.array_split(starts, -(-len(starts) // per_batch)) if len(starts) else []
         for batch in progress_over(batches, "filling", self.progress):
-            series, first = self._series(frame, int(batch[0]), int(batch[-1]) + length, device)
-            window = series.window(torch.as_tensor(batch - first, device=device), length)
-            yield batch, network.impute(window.values, window.visible, window.clock)
+            first, last = max(0, int(batch[0]) - network.reach), int(batch[-1]) + length + network.reach
+            series = self._series(frame, first, last, device)
+            starts_there = torch.as_tensor(batch - first, device=device)
+            yield batch, network.impute_window(series.window(starts_there, length, reach=network.reach))
 
-    def _series(self, frame: SensorFrame, first: int, last: int, device: torch.device) -> tuple[Series, int]:
+    def _series(self, frame: SensorFrame, first: int, last: int, device: torch.device) -> Series:
         rows = slice(first, last)
         observed = frame.observed[rows]
         scaled = np.where(observed, self._fitted_scaler.scale(frame.values[rows]), 0.0)
-        return Series.build(scaled, observed, clock_features(frame.times[rows], self._periods), device), first
+        return Series.build(scaled, observed, clock_features(frame.times[rows], self._periods), device)
 
     def _placed_network(self) -> tuple[NetworkT, torch.device]:
         if self.network is None:
@@ -310,15 +317,21 @@ class NeuralImputer(CalibratedImputer, Generic[ConfigT, NetworkT]):
             raise InputError("this model is not fitted yet; call fit(table) first")
         return self._scaler
 
-    def _suit_table(self, steps: int) -> None:
+    def _suit_table(self, frame: SensorFrame) -> None:
         """A table that is shorter than the recipe's window gets one of half its length, unless there is hardly anything
-        to learn from; one of few windows is not looked at over and over. What was asked for is left as it is."""
+        to learn from; one of few windows is not looked at over and over; where holes lie mostly in long gaps, kriging
+        looks beyond its window. What was asked for is left as it is."""
+        steps = len(frame.times)
         if _FEWEST_STEPS <= steps < self.config.window and "window" not in self._given:
             self.config = self.config.replace(window=steps // 2)
             log.info("the table has %d steps: the model looks at %d at a time", steps, self.config.window)
         enough = -(-_MOST_LOOKS * max(1, steps - self.config.window + 1) // self.training.batch_size)
         if enough < self.training.batches_per_epoch and "batches_per_epoch" not in self._given:
             self.training = self.training.replace(batches_per_epoch=enough)
+        beyond = self.setting_to_look_beyond
+        if beyond and beyond not in self._given and mostly_long_gaps(frame.observed, 2 * self.config.window):
+            self.config = self.config.replace(**{beyond: True})
+            log.info("most holes lie in gaps longer than two windows: kriging looks beyond its window, too")
 
     def check_length(self, frame: SensorFrame) -> None:
         if len(frame.times) < self.config.window:

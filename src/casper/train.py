@@ -366,9 +366,9 @@ def _validate(fabric: Fabric, keeper: Keeper, data: TrainingData, training: Trai
         mine = watched_starts(data, training, length)[fabric.global_rank :: fabric.world_size]
         # With more processes than windows, some have none.
         for starts in mine.split(at_once) if len(mine) else ():
-            window = data.series.window(starts, length)
+            window = data.series.window(starts, length, reach=network.reach)
             truth, scored = cut(data.truth, starts, length), cut(data.scored, starts, length)
-            estimate = network.quick_impute(window.values, window.visible, window.clock)
+            estimate = network.impute_window(window, quick=True)
             error = (estimate - truth).abs() * data.deviation[:, None]
             sums += torch.stack(((error * scored).sum(), scored.sum())).double()
     sums = fabric.all_reduce(sums, reduce_op="sum")

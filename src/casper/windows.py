@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -115,21 +116,46 @@ class Series:
             torch.as_tensor(clock, device=device),
         )
 
-    def window(self, starts: Tensor, length: int, sensors: Tensor | None = None) -> Window:
-        """starts: (B,) -> a batch of windows of `length` steps, of all sensors or of some."""
+    def window(self, starts: Tensor, length: int, sensors: Tensor | None = None, *, reach: int = 0) -> Window:
+        """starts: (B,) -> a batch of windows of `length` steps, of all sensors or of some.
+
+        reach: so many steps on either side come with them, in `wide`.
+        """
         rows = starts[:, None] + torch.arange(length, device=starts.device)  # (B, T)
         return Window(
-            cut(self.values, starts, length, sensors), cut(self.visible, starts, length, sensors), self.clock[rows]
+            cut(self.values, starts, length, sensors),
+            cut(self.visible, starts, length, sensors),
+            self.clock[rows],
+            self._wide(starts, length, sensors, reach) if reach else None,
         )
+
+    def _wide(self, starts: Tensor, length: int, sensors: Tensor | None, reach: int) -> Window:
+        rows = starts[:, None] + torch.arange(-reach, length + reach, device=starts.device)
+        within = (rows >= 0) & (rows < len(self.values))
+        rows = rows.clamp(0, len(self.values) - 1)
+        at = rows if sensors is None else (rows[:, :, None], sensors)
+        visible = self.visible[at] & within[:, :, None]
+        return Window((self.values[at] * visible).mT, visible.mT, self.clock[rows])
 
 
 @dataclass(frozen=True)
 class Window:
-    """values, visible: (B, N, T); clock: (B, T, F)."""
+    """values, visible: (B, N, T); clock: (B, T, F). wide: the same windows with what lies on either side of them;
+    beyond the table's ends nothing is visible."""
 
     values: Tensor
     visible: Tensor
     clock: Tensor
+    wide: Window | None = None
+
+    @property
+    def alone(self) -> tuple[Tensor, Tensor, Tensor]:
+        """What most networks look at."""
+        return self.values, self.visible, self.clock
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Window:
+        """Of what most networks look at."""
+        return Window(change(self.values), change(self.visible), change(self.clock))
 
 
 def cut(table: Tensor, starts: Tensor, length: int, sensors: Tensor | None = None) -> Tensor:

@@ -29,7 +29,7 @@ def estimates(model: Casper, six_sensors: Simulation) -> tuple[torch.Tensor, ...
     assert network is not None
     assert network.kriging is not None
     frame = model.to_frame(six_sensors.table)
-    series, _ = model._series(frame, 0, model.config.window, torch.device("cpu"))
+    series = model._series(frame, 0, model.config.window, torch.device("cpu"))
     window = series.window(torch.zeros(1, dtype=torch.long), model.config.window)
     seen = window.values, window.visible, window.clock
     with torch.no_grad():

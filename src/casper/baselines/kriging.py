@@ -38,6 +38,10 @@ class KrigingImputer(NeuralImputer[KrigingConfig, KrigingNetwork]):
         check_device(device, devices)
         super().__init__(seed=seed, device="cpu", devices=devices, progress=progress, **settings)
 
+    @property
+    def setting_to_look_beyond(self) -> str:
+        return "beyond"
+
     def make_network(self, graph: SensorGraph, *, clock: int) -> KrigingNetwork:
         return KrigingNetwork(self.config, sensors=len(graph.sensors), clock=clock)
 

@@ -9,8 +9,8 @@ lag t - t' >= 1, of which the strongest lag counts.
 
 - measure "rho", pool "max" is the paper's: gates, the largest over both time axes. The logit of a gate is a part of the
   query plus a part of the key (equation 13), so these strengths rank sources and targets, hardly single pairs.
-- measure "influence", pool "mean": how much the estimate of a hidden cell would change if the gate were shut: the g of
-  the paper's Remark 1, which decides whether gradient descent opens or shuts a gate, times the gate. Ranks pairs.
+- measure "influence", pool "mean": how much the estimate of a hidden cell would change if the gate were shut: the slope
+  by the gate, times the gate; where Z is taken for a number, that slope is the g of the paper's Remark 1. Ranks pairs.
 - measure "witnesses" (ours): how surely the source foretells the target, by three tests that err in different ways.
   a: what the network's estimates lose when the source is hidden (`casper.discovery.silence`); it knows curved effects
   and sets every source against all others, but where these tell much the same, nobody is missed. b and c: what a linear
@@ -297,7 +297,7 @@ class CasperDiscoverer(Discoverer[CasperDiscoveryConfig]):
         for number in self.rounds(len(batches), what):
             cut = series.window(batches[number], steps)
             hidden = self._hidden(cut.visible.shape, generator)
-            window = Window(*(x.to(self.device) for x in (cut.values, cut.visible & ~hidden, cut.clock)))
+            window = Window(cut.values, cut.visible & ~hidden, cut.clock).map(lambda part: part.to(self.device))
             yield Asked(window, cut.values.to(self.device), (hidden & cut.visible).to(self.device))
 
     def _hidden(self, shape: torch.Size, generator: torch.Generator) -> Tensor:

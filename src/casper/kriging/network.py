@@ -16,6 +16,8 @@ These, the scales, the weights w, the amplitudes a, the delays d and the noise a
 visible cells and restoring them. The linear model of coregionalisation and its estimate are those of geostatistics
 (Journel and Huijbregts, 1978; Cressie, 1993); delays in it are those of Wackernagel (2003).
 
+Beyond the window it may look at means of blocks of steps (`casper.kriging.beyond`).
+
 There are few numbers to learn, so that a minute on a laptop is enough. It is at its best on smooth fields such as
 temperature; where relations are not linear, as in traffic, a small network corrects it (`casper.kriging.correction`).
 
@@ -36,18 +38,21 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from casper.config import NetworkConfig, Scaling, TrainingConfig, require
+from casper.kriging.beyond import SIZES, BlockMeans, blocks_around, means_of_blocks, reach_of, steps_apart, with_blocks
 from casper.kriging.correction import Correction, Field, nearest_sensors
 from casper.kriging.delays import aligned
+from casper.kriging.solving import conditional_mean
 from casper.network.learning import Example, Outcome, WindowNetwork
 from casper.network.noise import Noise
+from casper.windows import Window
 
 # Scales of time to begin with, in windows: of the exponential and of the smoother kernels.
 _ROUGH, _SMOOTH = (0.02, 0.1, 0.4, 1.6), (0.1, 0.4, 1.6, 8.0)
 _POWERS = (1, 2, 4, 12)
 _NOISE = 0.02  # share of a sensor's variance, to begin with
+_FAR_NOISE = 0.02  # the same of a block of steps beyond the window
 _FIRST_RANK = 0.15  # size of the learned relations, to begin with, beside the correlations
 _SMALLEST = 1e-4  # added to every variance, so that systems can be solved in single precision
-_FIRST_HELP = 1e-6  # added on top where they cannot
 _MOST_KEPT = 2**26  # numbers in all covariances that are kept for the next windows
 # Readings that are more skewed than this are transformed.
 _SKEWED = 1.0
@@ -77,6 +82,9 @@ class KrigingConfig(NetworkConfig):
     """Sensors that an estimate is drawn from, in networks that are larger than half as much again."""
     together: int = 6
     """Sensors of such a patch that are estimated together."""
+    beyond: bool = False
+    """Look at what lies on either side of the window, too, if held-back readings are filled better with it. Unless it
+    is said, the table decides: one whose holes lie mostly in long gaps gains."""
     correction: bool = True
     """A small network corrects the linear estimate, if held-back readings are filled better with it."""
 
@@ -138,6 +146,9 @@ class KrigingNetwork(WindowNetwork):
     deviation: Tensor
     skew: Tensor
     edge: Tensor
+    blocks: Tensor
+    apart: Tensor
+    looks_beyond: Tensor
 
     def __init__(self, config: KrigingConfig, *, sensors: int, clock: int) -> None:
         super().__init__()
@@ -150,6 +161,11 @@ class KrigingNetwork(WindowNetwork):
         self.log_noise = nn.Parameter(torch.full((sensors,), math.log(_NOISE)))
         self.relation = nn.Parameter(torch.zeros(scales, sensors, rank))
         self.delay = nn.Parameter(torch.zeros(scales, sensors))
+        if config.beyond:
+            self.log_far_noise = nn.Parameter(torch.full((len(SIZES),), math.log(_FAR_NOISE)))
+            self.register_buffer("blocks", blocks_around(config.window), persistent=False)
+            self.register_buffer("apart", steps_apart(self.blocks), persistent=False)
+            self.register_buffer("looks_beyond", torch.tensor(True))
         # What is read off the table, see `read_table`. skew: -1, 0 or 1; edge: where its root begins.
         self.register_buffer("correlation", torch.eye(sensors))
         self.register_buffer("course", torch.zeros(1 + clock, sensors))
@@ -202,7 +218,9 @@ class KrigingNetwork(WindowNetwork):
         everybody = torch.arange(example.values.shape[1], device=example.values.device)
         sensors = everybody if example.sensors is None else example.sensors
         whole = [Patch(everybody, len(everybody))]
-        filled = self._filled(example.readable, example.seen, example.clock, sensors, whole, example.hidden)
+        window = Window(example.readable, example.seen, example.clock, example.wide)
+        # Every other window is filled by itself, so that what is within it is not neglected.
+        filled = self._filled(window, sensors, whole, example.hidden, alternately=True)
         estimate = torch.where(example.hidden, self._bent_back(filled.cells), example.values)
         error = example.mean_absolute_error(estimate)
         if not error.requires_grad:  # nothing that is hidden has a reading near it, so nothing is to be learned
@@ -216,16 +234,28 @@ class KrigingNetwork(WindowNetwork):
         everybody = torch.arange(example.values.shape[1])
         sensors = everybody if example.sensors is None else example.sensors
         seen, whole = example.seen, [Patch(everybody, len(everybody))]
-        filled = self._filled(example.readable, seen, example.clock, sensors, whole, ~seen)
+        filled = self._filled(Window(example.readable, seen, example.clock, example.wide), sensors, whole, ~seen)
         truth = (self._straightened(example.values) - filled.course) / filled.deviation
         return self._field(filled, seen, example.clock, sensors), truth - filled.rest
 
     def impute(self, values: Tensor, visible: Tensor, clock: Tensor) -> Tensor:
+        return self.impute_window(Window(values, visible, clock))
+
+    @property
+    def reach(self) -> int:
+        return reach_of(self.blocks) if self.config.beyond and self.looks_beyond else 0
+
+    @property
+    def reach_in_training(self) -> int:
+        return self.reach
+
+    def impute_window(self, window: Window, *, quick: bool = False) -> Tensor:  # noqa: ARG002  # it is quick
+        values, visible, clock = window.alone
         if self._patches is None or self._patches[0].sensors.device != values.device:
             self._patches = self._make_patches()
         sensors = torch.arange(values.shape[1], device=values.device)
         kept = None if torch.is_grad_enabled() else self._covariances_at_hand(values.shape[2])
-        filled = self._filled(values, visible, clock, sensors, self._patches, ~visible, kept)
+        filled = self._filled(window, sensors, self._patches, ~visible, kept)
         if self.correction.learned:
             field = self._field(filled, visible, clock, sensors)
             filled.rest[~visible] += self.correction(field, (~visible).nonzero())
@@ -240,21 +270,23 @@ class KrigingNetwork(WindowNetwork):
 
     def _filled(
         self,
-        values: Tensor,
-        seen: Tensor,
-        clock: Tensor,
+        window: Window,
         sensors: Tensor,
         patches: list[Patch],
         wanted: Tensor,
         kept: dict[int, Tensor] | None = None,
+        *,
+        alternately: bool = False,
     ) -> Filled:
         """Readings, and the best linear estimate where it is wanted. sensors: (N,), their numbers; patches: places
-        among them. kept: covariances of patches that are at hand, to which others are added while there is room."""
-        features = torch.cat((torch.ones_like(clock[..., :1]), clock), dim=-1)  # (B, T, F)
-        course = torch.einsum("btf,fn->bnt", features, self.course[:, sensors])
-        deviation = self.deviation[sensors][:, None]
-        rest = (self._straightened(values) - course) / deviation
+        among them. kept: covariances of patches that are at hand, to which others are added while there is room.
+        alternately: every other window does not look beyond itself."""
+        values, seen, _ = window.alone
+        rest, course, deviation = self._straight(window, sensors)
         made = rest.clone()
+        means = None
+        if window.wide is not None and self.reach:
+            means = means_of_blocks(self._straight(window.wide, sensors).rest, window.wide.visible, self.blocks)
         for number, patch in enumerate(patches):
             everybody, targets = patch.sensors, patch.sensors[: patch.targets]
             needed = wanted[:, targets].flatten(1).any(1).nonzero().flatten().tolist()
@@ -266,26 +298,45 @@ class KrigingNetwork(WindowNetwork):
                 if kept is not None and (len(kept) + 1) * covariance.numel() <= _MOST_KEPT:
                     kept[number] = covariance
             noise = self.log_noise[sensors[everybody]].exp().repeat_interleave(values.shape[2]) + _SMALLEST
-            for window in needed:
-                can_read = seen[window, everybody].flatten().nonzero().flatten()
-                holes = wanted[window, targets].flatten().nonzero().flatten()
+            for at_window in needed:
+                known, readings, noisy = seen[at_window, everybody].flatten(), rest[at_window, everybody], noise
+                readings = readings.flatten()
+                if means is not None and not (alternately and at_window % 2):
+                    of_blocks = BlockMeans(*(part[at_window, everybody] for part in means))
+                    known = torch.cat((known, of_blocks.seen.flatten() > 0))
+                    readings = torch.cat((readings, of_blocks.mean.flatten()))
+                    noisy = torch.cat((noise, self._noise_of_blocks(of_blocks, sensors[everybody])))
+                can_read = known.nonzero().flatten()
+                holes = wanted[at_window, targets].flatten().nonzero().flatten()
                 at = targets[holes // values.shape[2]], holes % values.shape[2]
-                readings = rest[window, everybody].flatten()[can_read]
-                made[window, *at] = conditional_mean(covariance, noise, readings, can_read, holes)
+                within = covariance[: len(noisy), : len(noisy)]
+                made[at_window, *at] = conditional_mean(within, noisy, readings[can_read], can_read, holes)
         return Filled(made, course, deviation)
+
+    def _straight(self, window: Window, sensors: Tensor) -> Filled:
+        """Readings of a window beyond their course."""
+        features = torch.cat((torch.ones_like(window.clock[..., :1]), window.clock), dim=-1)  # (B, T, F)
+        course = torch.einsum("btf,fn->bnt", features, self.course[:, sensors])
+        deviation = self.deviation[sensors][:, None]
+        return Filled((self._straightened(window.values) - course) / deviation, course, deviation)
+
+    def _noise_of_blocks(self, means: BlockMeans, sensors: Tensor) -> Tensor:
+        """(n K,): the readings' own, and that of a mean which only some of the steps tell."""
+        count = means.seen.clamp_min(1)
+        sizes = (self.blocks[:, 1] - self.blocks[:, 0]) / count
+        noise = self.log_noise[sensors].exp()[:, None] / count + self.log_far_noise.exp().repeat(2) * sizes
+        return noise.flatten() + _SMALLEST
 
     def _field(self, filled: Filled, seen: Tensor, clock: Tensor, sensors: Tensor) -> Field:
         nearest = nearest_sensors(self.correlation[sensors][:, sensors])
         return Field(filled.rest, seen, filled.course / filled.deviation, clock, nearest)
 
     def _covariance(self, sensors: Tensor, steps: int) -> Tensor:
-        """(n T, n T) of the cells of these sensors."""
+        """(n T, n T) of the cells of these sensors, or (n T + n K, n T + n K) with the blocks beyond the window."""
         lag = torch.arange(1 - steps, steps, device=sensors.device)
         delay = self.delay[:, sensors] * (self.config.window / _DELAYS_IN_WINDOW)
         later = delay[:, :, None] - delay[:, None]  # (R, n, n)
-        apart = (lag - later[..., None]).abs() / self.log_scale.exp()[:, None, None, None]  # (R, n, n, 2 T - 1)
-        rough, smooth = apart[: len(_ROUGH)], apart[len(_ROUGH) :] * math.sqrt(3.0)
-        along_time = torch.cat(((-rough).exp(), (1 + smooth) * (-smooth).exp()))
+        along_time = self._along_time((lag - later[..., None]).abs())  # (R, n, n, 2 T - 1)
         correlation = self.correlation[sensors][:, sensors]
         alone = torch.eye(len(sensors), device=sensors.device)
         powers = torch.stack([*(correlation**power for power in _POWERS), alone])
@@ -294,7 +345,14 @@ class KrigingNetwork(WindowNetwork):
         across = across * amplitude[:, :, None] * amplitude[:, None] + relation @ relation.mT
         of_lag = torch.einsum("rij,rijl->ijl", across, along_time)
         cells = of_lag.unfold(-1, steps, 1).flip(-1)  # (n, n, T, T), the lag t - t'
-        return cells.transpose(1, 2).flatten(2).flatten(0, 1)
+        cells = cells.transpose(1, 2).flatten(2).flatten(0, 1)
+        return with_blocks(cells, across, delay, self._along_time, self.blocks, self.apart) if self.reach else cells
+
+    def _along_time(self, apart: Tensor) -> Tensor:
+        """(R, ...) steps -> correlations of each scale."""
+        apart = apart / self.log_scale.exp().reshape(-1, *(1,) * (apart.dim() - 1))
+        rough, smooth = apart[: len(_ROUGH)], apart[len(_ROUGH) :] * math.sqrt(3.0)
+        return torch.cat(((-rough).exp(), (1 + smooth) * (-smooth).exp()))
 
     def _straightened(self, values: Tensor) -> Tensor:
         if self.skew == 0:
@@ -322,59 +380,6 @@ def _of_older_models(network: nn.Module, weights: dict[str, Any], prefix: str, *
     if f"{prefix}correction.spread" not in weights:
         nothing = Correction(clock=network.course.shape[0] - 1)
         weights.update({f"{prefix}correction.{name}": value for name, value in nothing.state_dict().items()})
-
-
-def conditional_mean(covariance: Tensor, noise: Tensor, readings: Tensor, can_read: Tensor, holes: Tensor) -> Tensor:
-    """The mean of the holes, given the readings of the cells that can be read.
-
-    covariance, noise: (C, C) and (C,) of all cells; can_read, holes: numbers of cells.
-    """
-    if not len(can_read):
-        return readings.new_zeros(len(holes))
-    return _ConditionalMean.apply(covariance, noise, readings, can_read, holes)
-
-
-class _ConditionalMean(torch.autograd.Function):
-    """k x with A x = readings, A the covariance of what can be read with its noise, k that of the holes with it.
-
-    The slopes are written out: with A u = k^T g, those of A are -u x^T and those of k are g x^T. Autograd's own way
-    back, through the factor of A and the choice of its rows, takes ten times as long.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, covariance: Tensor, noise: Tensor, readings: Tensor, can_read: Tensor, holes: Tensor
-    ) -> Tensor:
-        system = covariance.index_select(0, can_read).index_select(1, can_read)
-        system.diagonal().add_(noise[can_read])
-        factor, failed = torch.linalg.cholesky_ex(system)
-        more_noise = _FIRST_HELP
-        while failed:  # smooth fields without noise ask for more digits, and for some noise where these do not help
-            system = system.double()
-            system.diagonal().add_(more_noise)
-            factor, failed = torch.linalg.cholesky_ex(system)
-            more_noise *= 10
-        solution = _solved(factor, readings)
-        across = covariance.index_select(0, holes).index_select(1, can_read)
-        ctx.save_for_backward(factor, solution, across, can_read, holes)
-        ctx.cells = len(covariance)
-        return across @ solution
-
-    @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        factor, solution, across, can_read, holes = ctx.saved_tensors
-        back = _solved(factor, across.T @ slope)
-        left, right, of_noise = (slope.new_zeros(ctx.cells) for _ in range(3))
-        left[can_read] = -back
-        left[holes] += slope  # a cell may be both: what is hidden in training is no reading, but need not be
-        right[can_read] = solution
-        of_noise[can_read] = -back * solution
-        return left[:, None] * right, of_noise, back, None, None
-
-
-def _solved(factor: Tensor, right: Tensor) -> Tensor:
-    """In the digits of the factor, given back in those of the right side."""
-    return torch.cholesky_solve(right[:, None].to(factor.dtype), factor).squeeze(-1).to(right.dtype)
 
 
 def _nearest_correlation(correlation: Tensor) -> Tensor:

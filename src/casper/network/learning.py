@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from casper.config import TrainingConfig
 from casper.network.noise import Noise
+from casper.windows import Window
 
 
 class Example(NamedTuple):
@@ -18,6 +19,7 @@ class Example(NamedTuple):
 
     values: scaled, 0 where not visible. hidden: the visible cells that are to be restored. divisor: (), what sums
     over hidden cells are divided by, the same for every process. sensors: their numbers, if they are not all.
+    wide: the windows with what lies on either side of them, for networks that look there.
     """
 
     values: Tensor
@@ -26,6 +28,7 @@ class Example(NamedTuple):
     clock: Tensor
     divisor: Tensor
     sensors: Tensor | None = None
+    wide: Window | None = None
 
     @property
     def seen(self) -> Tensor:
@@ -40,7 +43,8 @@ class Example(NamedTuple):
     def share(self, share: slice, *, divisor: Tensor) -> Example:
         """One process's part of the windows."""
         values, visible, hidden, clock = (part[share] for part in self[:4])
-        return Example(values, visible, hidden, clock, divisor, self.sensors)
+        wide = None if self.wide is None else self.wide.map(lambda part: part[share])
+        return Example(values, visible, hidden, clock, divisor, self.sensors, wide)
 
     def mean_absolute_error(self, estimate: Tensor) -> Tensor:
         """On the hidden cells."""
@@ -95,6 +99,20 @@ class WindowNetwork(nn.Module, ABC):
     def quick_impute(self, values: Tensor, visible: Tensor, clock: Tensor) -> Tensor:
         """The same for watching the error after each epoch; cheaper, where `impute` takes long."""
         return self.impute(values, visible, clock)
+
+    @property
+    def reach(self) -> int:
+        """How many steps on either side of a window it looks at when it fills it, see `Window.wide`."""
+        return 0
+
+    @property
+    def reach_in_training(self) -> int:
+        """The same for the windows that it learns from."""
+        return 0
+
+    def impute_window(self, window: Window, *, quick: bool = False) -> Tensor:
+        """`impute`, or `quick_impute`, with all that belongs to the window."""
+        return (self.quick_impute if quick else self.impute)(*window.alone)
 
     def compile_repeated(self) -> bool:
         """Have its repeated parts compiled; False if there are none, and the whole loss is what should be compiled."""

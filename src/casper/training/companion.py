@@ -7,7 +7,6 @@ distance to the sensor's nearest reading has a share of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -18,6 +17,7 @@ from casper.kriging import KRIGING_TRAINING, KrigingNetwork
 from casper.kriging.correction import surroundings
 from casper.metrics import window_counts
 from casper.model import KRIGING_DISTANCES, CasperNetwork, distance_class
+from casper.network.learning import WindowNetwork
 from casper.progress import Tell, progress_over
 from casper.train import TrainingData, train, watched_starts
 from casper.training.masks import TrainingMasks
@@ -80,18 +80,36 @@ def fit_correction(
     training: kriging's own, whose gaps it learns from, too. before: the validation error without a correction. Gives
     back the error that is left.
     """
+    before = _look_beyond_if_better(network, data, training, before)
     if not network.config.correction:
         return before
     around, missed = _seen_and_missed(network, data, training, seed=seed, progress=progress)
     if len(missed) < _FEWEST_CELLS:
         return before
     network.correction.learn(around, missed, seed=seed, progress=progress)
-    watched = watched_starts(data, training, network.config.window)
-    errors, _ = _errors(data, watched, network.config.window, network.impute)
-    after = float(errors[0].abs().mean()) if len(errors[0]) else before
+    after = _watched_error(network, data, training, before)
     if after >= before:
         network.correction.forget()
     return min(before, after)
+
+
+def _look_beyond_if_better(
+    network: KrigingNetwork, data: TrainingData, training: TrainingConfig, before: float
+) -> float:
+    """Blocks beyond the window are kept if the held-back readings are filled better with them; the error that is
+    left."""
+    if not network.reach:
+        return before
+    network.looks_beyond.fill_(False)
+    without = _watched_error(network, data, training, before)
+    network.looks_beyond.fill_(before < without)
+    return min(before, without)
+
+
+def _watched_error(network: KrigingNetwork, data: TrainingData, training: TrainingConfig, otherwise: float) -> float:
+    watched = watched_starts(data, training, network.config.window)
+    (errors,), _ = _errors(data, watched, network.config.window, network)
+    return float(errors.abs().mean()) if len(errors) else otherwise
 
 
 def _seen_and_missed(
@@ -105,7 +123,9 @@ def _seen_and_missed(
     # A training that is asked to be short has a short lesson here.
     for step in progress_over(range(min(_LESSONS, training.steps)), "what kriging misses", progress):
         seed_for_step(generator, seed, training.steps + step)
-        example = draw_example(data, masks, patches, training.batch_size, network.config.window, generator)
+        example = draw_example(
+            data, masks, patches, training.batch_size, network.config.window, generator, reach=network.reach
+        )
         field, by = network.missed(example)
         cells = example.hidden.nonzero()
         cells = cells[torch.randperm(len(cells), generator=generator)[: _CELLS_OF_A_WINDOW * training.batch_size]]
@@ -121,7 +141,7 @@ def mix_in_kriging(network: CasperNetwork, data: TrainingData, starts: Tensor) -
     assert network.kriging is not None, "only a network with kriging beside it"
     network.kriging_share.zero_()
     length = network.config.window
-    (ours, other), classes = _errors(data, starts, length, network.impute, network.kriging.impute)
+    (ours, other), classes = _errors(data, starts, length, network, network.kriging)
     if not len(ours):
         return None
     fixed = network.config.kriging_share
@@ -130,21 +150,19 @@ def mix_in_kriging(network: CasperNetwork, data: TrainingData, starts: Tensor) -
 
 
 @torch.no_grad()
-def _errors(
-    data: TrainingData, starts: Tensor, length: int, *imputing: Callable[[Tensor, Tensor, Tensor], Tensor]
-) -> tuple[list[Tensor], Tensor]:
-    """On the scored cells of these windows, in original units: the errors of each way of filling them, and the class of
+def _errors(data: TrainingData, starts: Tensor, length: int, *networks: WindowNetwork) -> tuple[list[Tensor], Tensor]:
+    """On the scored cells of these windows, in original units: the errors of each network, and the class of
     the cells' distance to a reading."""
-    errors, classes = [[torch.zeros(0)] for _ in imputing], [torch.zeros(0, dtype=torch.long)]
+    errors, classes = [[torch.zeros(0)] for _ in networks], [torch.zeros(0, dtype=torch.long)]
     for start in starts.split(1):  # one window after the other: they are few, and kriging takes them one by one
-        window = data.series.window(start, length)
+        window = data.series.window(start, length, reach=max(network.reach for network in networks))
         scored = cut(data.scored, start, length)
         if not scored.any():
             continue
         unit, truth = data.deviation[:, None].expand(scored.shape), cut(data.truth, start, length)
         classes.append(distance_class(window.visible)[scored])
-        for impute, of_it in zip(imputing, errors, strict=True):
-            of_it.append(((impute(window.values, window.visible, window.clock) - truth) * unit)[scored])
+        for network, of_it in zip(networks, errors, strict=True):
+            of_it.append(((network.impute_window(window) - truth) * unit)[scored])
     return [torch.cat(of_it) for of_it in errors], torch.cat(classes)
 
 

@@ -56,6 +56,16 @@ class TrainingMasks:
         draws = torch.rand(visible.shape[0], visible.shape[1] + 1, 1, generator=generator, device=visible.device)
         return visible & (draws[:, 1:] >= draws[:, :1] * self._training.silent_sensors) | hidden
 
+    def prolong(self, wide: Tensor, hidden: Tensor, generator: torch.Generator) -> Tensor:
+        """(B, N, T + 2 reach) visible cells -> what is left of them when gaps that touch an end of the window go on
+        beyond it, short ways as often as long ones. hidden: (B, N, T), the gaps."""
+        length = hidden.shape[2]
+        reach = (wide.shape[2] - length) // 2
+        draws = torch.rand(2, *hidden.shape[:2], 1, generator=generator, device=wide.device)
+        before, after = reach**draws * torch.stack((hidden[..., :1], hidden[..., -1:]))
+        step = torch.arange(-reach, length + reach, device=wide.device)
+        return wide & ~((step < 0) & (step >= -before)) & ~((step >= length) & (step < length + after))
+
     def _integers(self, below: int, count: int, generator: torch.Generator) -> Tensor:
         return torch.randint(below, (count,), generator=generator, device=generator.device)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -107,7 +108,10 @@ class TrainingStep:
 
     def _learn(self) -> None:
         training, data, generator = self._training, self._data, self._generator
-        whole = draw_example(data, self._masks, self._patches, training.batch_size, self._window, generator)
+        reach = self._network.reach_in_training
+        whole = draw_example(
+            data, self._masks, self._patches, training.batch_size, self._window, generator, reach=reach
+        )
         # The whole batch's count normalises every process's loss, so that their gradients add up to one's.
         example = whole.share(self._share, divisor=whole.divisor / self._fabric.world_size)
         noise = Noise(generator, batch=training.batch_size, share=self._share)
@@ -129,14 +133,22 @@ def draw_example(
     windows: int,
     length: int,
     generator: torch.Generator,
+    *,
+    reach: int = 0,
 ) -> Example:
-    """Windows of all sensors, or of one of the patches, and which of their cells are hidden."""
+    """Windows of all sensors, or of one of the patches, and which of their cells are hidden.
+
+    reach: so many steps on either side belong to them.
+    """
     starts = _draw(data.train_starts, windows, generator)
     patch = None if patches is None else _draw(patches, 1, generator)[0]
-    window = data.series.window(starts, length, patch)
+    window = data.series.window(starts, length, patch, reach=reach)
     hidden = masks.draw(window.visible, generator, patch)
     visible = masks.silence(window.visible, hidden, generator)
-    return Example(window.values, visible, hidden, window.clock, hidden.sum().clamp_min(1), patch)
+    wide = window.wide
+    if wide is not None:
+        wide = replace(wide, visible=masks.prolong(wide.visible, hidden, generator))
+    return Example(window.values, visible, hidden, window.clock, hidden.sum().clamp_min(1), patch, wide)
 
 
 def seed_for_step(generator: torch.Generator, seed: int, step: int) -> None:
