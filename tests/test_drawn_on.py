@@ -22,7 +22,7 @@ def by_hand(model: Casper, table: pd.DataFrame, measure: str, layer: int) -> pd.
     """Over all pairs (t, t') of a lag whose query is missing, in the first window: the mean for gates, which are
     probabilities; for shares the sum, relative to all missing cells of the target."""
     frame = model._options.to_frame(table)
-    series, _ = model._series(frame, 0, 12, torch.device("cpu"))
+    series = model._series(frame, 0, 12, torch.device("cpu"))
     cut = series.window(torch.zeros(1, dtype=torch.long), 12)
     with torch.inference_mode():
         seen = list(model.network.inspect(cut.values, cut.visible, cut.clock))[layer]

@@ -190,7 +190,7 @@ def test_long_gaps_of_sensors_that_drift_are_filled_better_with_what_lies_beyond
     table, hidden = drifting()
     off: list[float] = []
     for beyond in (False, True):
-        model = KrigingImputer(seed=0, window=12, epochs=3, batches_per_epoch=40, correction=False, beyond=beyond)
+        model = KrigingImputer(seed=0, window=12, epochs=2, batches_per_epoch=30, correction=False, beyond=beyond)
         model.fit(table.mask(hidden))
         assert model.network is not None
         assert (model.network.reach > 0) == beyond
