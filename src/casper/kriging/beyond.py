@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 # Lengths of the blocks on either side, in windows, from near to far.
 SIZES = (1 / 3, 4 / 3, 16 / 3)
-# Its covariance with a cell is a mean over so many of a block's moments.
+# A block's covariance with a cell is a mean over so many of the block's moments.
 _MOMENTS = 6
 
 
